@@ -1,0 +1,1 @@
+"""The Protobuf schema, its generated messages, and validation into `PreparedContract`."""

@@ -1,0 +1,1 @@
+"""The .proto sources and the code generated from them by `scripts/generate`."""

@@ -1,0 +1,1 @@
+"""Core containers on disk: envelope, signatures, frames, chunk readers, authorize."""

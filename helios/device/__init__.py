@@ -1,0 +1,1 @@
+"""The one C ABI (a cudart subset): ctypes table, memory, events, graphs, kernel library."""

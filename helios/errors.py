@@ -1,0 +1,158 @@
+"""Every error that Helios raises on purpose: one tree, four families.
+
+It knows no HTTP and no gRPC: `server/status.py` alone maps these classes to statuses. A class takes the numbers and writes
+the sentence itself; `code` is stable, `hint` says what to do about it.
+"""
+
+from __future__ import annotations
+
+
+class HeliosError(Exception):
+    """The root. `str(error)` is one sentence for a person; `code` is for a program; `param` names the request field."""
+
+    code = "internal_error"
+
+    def __init__(self, message: str, *, hint: str | None = None, param: str | None = None) -> None:
+        super().__init__(message)
+        self.message = message
+        self.hint = hint
+        self.param = param
+
+    def __str__(self) -> str:
+        return f"{self.message}; {self.hint}" if self.hint else self.message
+
+
+# The client's fault -------------------------------------------------------------------------------------------------
+
+
+class RequestError(HeliosError):
+    """The request is wrong and will stay wrong."""
+
+    code = "invalid_request"
+
+
+class InvalidValueError(RequestError):
+    """A field has the wrong type, is out of range, or contradicts another."""
+
+    code = "invalid_value"
+
+
+class ContextLengthError(RequestError):
+    """The prompt does not fit the context."""
+
+    code = "context_length_exceeded"
+
+    def __init__(self, n_prompt_tokens: int, limit_tokens: int) -> None:
+        super().__init__(
+            f"prompt has {n_prompt_tokens:,} tokens, the limit is {limit_tokens:,}",
+            hint="shorten the messages or serve with a larger --context",
+            param="messages",
+        )
+
+
+class UnknownModelError(RequestError):
+    """The request names a model that this server does not serve."""
+
+    code = "model_not_found"
+
+    def __init__(self, name: str, served: str) -> None:
+        super().__init__(f"model {name[:200]!r} is not served here", hint=f"use {served!r}", param="model")
+
+
+class SettingError(HeliosError):
+    """A start-up setting is malformed or out of range."""
+
+    code = "invalid_setting"
+
+
+# No capacity ----------------------------------------------------------------------------------------------------------
+
+
+class CapacityError(HeliosError):
+    """The request is fine; there is no room for it now."""
+
+    code = "no_capacity"
+
+
+class QueueFullError(CapacityError):
+    """Admission by count is at its limit."""
+
+    code = "queue_full"
+
+    def __init__(self, n_admitted: int, limit: int) -> None:
+        super().__init__(f"{n_admitted:,} requests are admitted, the limit is {limit:,}", hint="retry later")
+
+
+class AdmissionError(CapacityError):
+    """The scheduler cannot serve this request with the prepared capacities."""
+
+    code = "admission_rejected"
+
+
+class ShuttingDownError(CapacityError):
+    """The server is draining."""
+
+    code = "shutting_down"
+
+    def __init__(self) -> None:
+        super().__init__("the server is shutting down", hint="retry against another instance")
+
+
+class OutOfMemoryError(CapacityError):
+    """The machine or device lacks the memory for what was asked."""
+
+    code = "out_of_memory"
+
+
+# Damaged or foreign artifact ------------------------------------------------------------------------------------------
+
+
+class ArtifactError(HeliosError):
+    """A file on disk is damaged, foreign or untrusted."""
+
+    code = "bad_artifact"
+
+
+class CheckpointError(ArtifactError):
+    """A checkpoint (GGUF, safetensors) is truncated, corrupt or of an unknown kind."""
+
+    code = "bad_checkpoint"
+
+
+class CoreError(ArtifactError):
+    """A core file fails a structural or cryptographic check."""
+
+    code = "bad_core"
+
+
+class TrustError(CoreError):
+    """The core's publisher is not accepted."""
+
+    code = "untrusted_core"
+
+
+class ContractError(CoreError):
+    """The contract or manifest contradicts itself. Names the graph, the binding and the field."""
+
+    code = "bad_contract"
+
+
+class MissingFileError(ArtifactError):
+    """A named file does not exist or cannot be read."""
+
+    code = "missing_file"
+
+
+# Our bug, or the device's ---------------------------------------------------------------------------------------------
+
+
+class InternalError(HeliosError):
+    """Helios broke a promise to itself."""
+
+    code = "internal_error"
+
+
+class DeviceError(InternalError):
+    """The device reported an error, or a completion record failed its checks. Sticks until the process ends."""
+
+    code = "device_error"

@@ -1,0 +1,1 @@
+"""A checkpoint turned into a core: recipes, preparation, checkpoint readers, capture."""

@@ -1,0 +1,1 @@
+"""Checkpoint readers; a checkpoint is hostile until checked."""

@@ -1,0 +1,1 @@
+"""What recipes share: contract declarations, weight layouts, the core writer's inputs."""

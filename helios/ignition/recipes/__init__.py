@@ -1,0 +1,1 @@
+"""One recipe an architecture family: named operations on symbolic tensors."""

@@ -1,0 +1,1 @@
+"""Tokens turned into text: detokenising and stops."""

@@ -1,0 +1,1 @@
+"""Value sources to bytes in a staging frame: resolved once, pure."""

@@ -1,0 +1,1 @@
+"""A request turned into tokens: chat templates and tokenisation."""

@@ -1,0 +1,1 @@
+"""ModelRuntime: load, frames, completions, the worker loop."""

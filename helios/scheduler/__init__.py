@@ -1,0 +1,1 @@
+"""Request lifecycle, admission, cohort and program choice: pure bookkeeping, clock injected, no device."""

@@ -1,0 +1,97 @@
+"""What a generation request is and what it yields: frozen messages between threads.
+
+It knows no text, no HTTP and no device: prompts are token ids, stops are a callable. Every request ends with exactly one
+`Finished` or `Failed` event.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from helios.errors import HeliosError
+
+
+class FinishReason(enum.Enum):
+    """How a generation ended. EOS, LIMIT and STOP are successes."""
+
+    EOS = "eos"
+    LIMIT = "limit"
+    STOP = "stop"
+    CANCELLED = "cancelled"
+
+
+@dataclass(frozen=True, slots=True)
+class SamplingParameters:
+    """How the next token is chosen. Field meanings and order of application are those of `sample.1` in kernels.h.
+
+    `seed` is 64 bits. `candidates` is None for no log-probabilities, else 0..20 alternatives for each token.
+    """
+
+    temperature: float = 1.0
+    top_p: float = 1.0
+    top_k: int = 0
+    min_p: float = 0.0
+    repetition_penalty: float = 1.0
+    frequency_penalty: float = 0.0
+    presence_penalty: float = 0.0
+    seed: int = 0
+    logit_bias: tuple[tuple[int, float], ...] = ()
+    candidates: int | None = None
+
+    @property
+    def has_penalties(self) -> bool:
+        return self.repetition_penalty != 1.0 or self.frequency_penalty != 0.0 or self.presence_penalty != 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class GenerationRequest:
+    """One sequence to generate. `output_limit` counts new tokens, at least 1; `eos_tokens` end it (at most 16).
+
+    `host_stop`, when given, is fed every generated token on the model worker and returns True when the text is complete
+    (STOP-3: such a request has one round outstanding at a time).
+    """
+
+    prompt_tokens: tuple[int, ...]
+    output_limit: int
+    eos_tokens: tuple[int, ...] = ()
+    sampling: SamplingParameters = field(default_factory=SamplingParameters)
+    host_stop: Callable[[int], bool] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Token:
+    """One generated token. `candidates` are (token id, natural-log probability), most likely first."""
+
+    token_id: int
+    logprob: float | None = None
+    rank: int | None = None
+    candidates: tuple[tuple[int, float], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """Token counts of a finished request; EOS and the token that crosses a stop count as output."""
+
+    prompt_tokens: int
+    output_tokens: int
+    reused_prompt_tokens: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Finished:
+    """The last event of a request that did not fail."""
+
+    reason: FinishReason
+    usage: Usage
+
+
+@dataclass(frozen=True, slots=True)
+class Failed:
+    """The last event of a request that failed."""
+
+    error: HeliosError
+
+
+Event = Token | Finished | Failed

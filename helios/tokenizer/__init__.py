@@ -1,0 +1,1 @@
+"""Vocabulary facts and incremental decoding on top of the `tokenizers` library."""
