@@ -110,7 +110,7 @@ class Relocation(_message.Message):
     def __init__(self, argument_offset: _Optional[int] = ..., buffer: _Optional[int] = ..., offset: _Optional[int] = ...) -> None: ...
 
 class KernelNode(_message.Message):
-    __slots__ = ("kernel", "grid_x", "grid_y", "grid_z", "block_x", "block_y", "block_z", "dynamic_shared_nbytes", "arguments", "relocations")
+    __slots__ = ("kernel", "grid_x", "grid_y", "grid_z", "block_x", "block_y", "block_z", "dynamic_shared_nbytes", "arguments", "relocations", "page_count_offsets")
     KERNEL_FIELD_NUMBER: _ClassVar[int]
     GRID_X_FIELD_NUMBER: _ClassVar[int]
     GRID_Y_FIELD_NUMBER: _ClassVar[int]
@@ -121,6 +121,7 @@ class KernelNode(_message.Message):
     DYNAMIC_SHARED_NBYTES_FIELD_NUMBER: _ClassVar[int]
     ARGUMENTS_FIELD_NUMBER: _ClassVar[int]
     RELOCATIONS_FIELD_NUMBER: _ClassVar[int]
+    PAGE_COUNT_OFFSETS_FIELD_NUMBER: _ClassVar[int]
     kernel: str
     grid_x: int
     grid_y: int
@@ -131,7 +132,8 @@ class KernelNode(_message.Message):
     dynamic_shared_nbytes: int
     arguments: bytes
     relocations: _containers.RepeatedCompositeFieldContainer[Relocation]
-    def __init__(self, kernel: _Optional[str] = ..., grid_x: _Optional[int] = ..., grid_y: _Optional[int] = ..., grid_z: _Optional[int] = ..., block_x: _Optional[int] = ..., block_y: _Optional[int] = ..., block_z: _Optional[int] = ..., dynamic_shared_nbytes: _Optional[int] = ..., arguments: _Optional[bytes] = ..., relocations: _Optional[_Iterable[_Union[Relocation, _Mapping]]] = ...) -> None: ...
+    page_count_offsets: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, kernel: _Optional[str] = ..., grid_x: _Optional[int] = ..., grid_y: _Optional[int] = ..., grid_z: _Optional[int] = ..., block_x: _Optional[int] = ..., block_y: _Optional[int] = ..., block_z: _Optional[int] = ..., dynamic_shared_nbytes: _Optional[int] = ..., arguments: _Optional[bytes] = ..., relocations: _Optional[_Iterable[_Union[Relocation, _Mapping]]] = ..., page_count_offsets: _Optional[_Iterable[int]] = ...) -> None: ...
 
 class CopyNode(_message.Message):
     __slots__ = ("destination", "destination_offset", "source", "source_offset", "nbytes")
