@@ -1,7 +1,7 @@
 """Derives which nodes of a program must wait for which from the bytes that they read and write.
 
-It knows byte ranges of buffers, nothing of kernels. Two nodes that touch a common byte, at least one of them writing it, are
-always ordered, directly or through others; an edge that others imply is left out.
+It knows byte ranges of buffers, nothing of kernels. Two nodes that touch a common byte, at least one of them writing
+it, are always ordered, directly or through others; an edge that others imply is left out.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """What capture knows of a kernel: the name, offset and kind of each field of its argument struct.
 
-It knows no library and no ctypes; `prepare` takes these from the kernel library of the target. The kinds have the numbers
-of HELIOS_KIND_* in `cuda_src/kernels.h`.
+It knows no library and no ctypes; `prepare` takes these from the kernel library of the target. The kinds have the
+numbers of HELIOS_KIND_* in `cuda_src/kernels.h`.
 """
 
 from __future__ import annotations

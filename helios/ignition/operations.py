@@ -1,0 +1,423 @@
+"""The named operations that recipes are written in, each lowered to one kernel launch of the vocabulary.
+
+It knows argument lists and the sizes of what kernels write (`cuda_src/kernels.h` is the reference), nothing of models.
+Results are temporaries unless the caller says where to put them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from helios.errors import InternalError
+from helios.ignition.capture import PAGE_COUNT, ProgramCapture, Tensor
+from helios.ignition.preparation.geometry import SAMPLE_NBYTES, ServingGeometry
+
+_WORD = 4  # bytes of an int32 or float
+_Q8_BLOCK = 32
+
+Inputs = Mapping[str, Tensor]  # the device side of staging, by destination name
+
+
+@dataclass(frozen=True, slots=True)
+class Weight:
+    """A linear map in a kernel layout ("q4_1.g8k4", "f32.g8", ...)."""
+
+    tensor: Tensor
+    layout: str
+    n_in: int
+    n_out: int
+
+    @property
+    def takes_q8(self) -> bool:
+        """Whether its kernels read 8-bit activations."""
+        return self.layout.endswith(".g8k4")
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """The device-owned rows, by request slot."""
+
+    requests: Tensor
+    sampling: Tensor
+    bias: Tensor
+    histogram: Tensor
+    page_table: Tensor
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """Which rows an operation works on: a live count in device memory, and the most it can be."""
+
+    count: Tensor
+    capacity: int
+
+
+@dataclass(frozen=True, slots=True)
+class Activation:
+    """`capacity` rows of `width` numbers: floats, or 8-bit blocks."""
+
+    tensor: Tensor
+    capacity: int
+    width: int
+    is_q8: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class RowTable:
+    """What `row_table` writes: one entry a packed token, and which of them are sampled."""
+
+    counts: Tensor
+    token: Tensor
+    position: Tensor
+    slot: Tensor
+    identity: Tensor
+    lane_first: Tensor
+    sample_row: Tensor
+    sample_lane: Tensor
+    rows: Rows
+    samples: Rows
+
+
+@dataclass(frozen=True, slots=True)
+class AttentionShape:
+    """Heads, and where a layer lies in the cache plane."""
+
+    n_heads: int
+    n_kv_heads: int
+    head_dim: int
+    page_nbytes: int
+
+
+def floats(program: ProgramCapture, rows: Rows, width: int) -> Activation:
+    """A temporary of float rows."""
+    return Activation(program.scratch(rows.capacity * width * _WORD), rows.capacity, width)
+
+
+def _q8_rows(program: ProgramCapture, rows: Rows, width: int) -> Activation:
+    if width % _Q8_BLOCK:
+        raise InternalError(f"8-bit rows of {width} numbers are not whole blocks of {_Q8_BLOCK}")
+    return Activation(program.scratch(rows.capacity * width * 5 // 4), rows.capacity, width, is_q8=True)
+
+
+def page_table_update(program: ProgramCapture, inputs: Inputs, page_table: Tensor, geometry: ServingGeometry) -> None:
+    updates = inputs["page_updates"]
+    program.launch(
+        "page_table_update.1",
+        updates=updates,
+        n_updates=inputs["n_page_updates"],
+        page_table=page_table,
+        updates_capacity=updates.nbytes // (2 * _WORD),
+        n_slots=geometry.concurrency,
+        pages_per_slot=geometry.pages_per_slot,
+    )
+
+
+def row_table(program: ProgramCapture, inputs: Inputs, requests: Tensor, geometry: ServingGeometry) -> RowTable:
+    n_lanes, n_rows = program.batch_capacity, program.packed_token_capacity
+    counts = program.scratch(4 * _WORD)
+    token, position, slot, identity = (program.scratch(n_rows * _WORD) for _ in range(4))
+    lane_first, sample_row, sample_lane = (program.scratch(n_lanes * _WORD) for _ in range(3))
+    program.launch(
+        "row_table.1",
+        **_lanes(inputs, "slot", "generation", "source", "query_length", "position", "sample"),
+        n_lanes=inputs["n_lanes"],
+        prompt_tokens=inputs["prompt_tokens"],
+        requests=requests,
+        counts=counts,
+        row_token=token,
+        row_position=position,
+        row_slot=slot,
+        row_identity=identity,
+        lane_first_row=lane_first,
+        sample_row=sample_row,
+        sample_lane=sample_lane,
+        lanes_capacity=n_lanes,
+        rows_capacity=n_rows,
+        n_slots=geometry.concurrency,
+        n_positions=geometry.context_tokens,
+        vocabulary=geometry.vocabulary,
+    )
+    rows, samples = Rows(counts.at(0, _WORD), n_rows), Rows(counts.at(2 * _WORD, _WORD), n_lanes)
+    return RowTable(counts, token, position, slot, identity, lane_first, sample_row, sample_lane, rows, samples)
+
+
+def _lanes(inputs: Inputs, *names: str) -> dict[str, Tensor]:
+    return {f"lane_{name}": inputs[f"lane_{name}"] for name in names}
+
+
+def embed(program: ProgramCapture, table: RowTable, weight: Weight) -> Activation:
+    x = floats(program, table.rows, weight.n_in)
+    program.launch(
+        f"embed.{weight.layout}.1",
+        counts=table.counts,
+        row_token=table.token,
+        weight=weight.tensor,
+        x=x.tensor,
+        rows_capacity=x.capacity,
+        hidden=weight.n_in,
+        vocabulary=weight.n_out,
+    )
+    return x
+
+
+def rms_norm(
+    program: ProgramCapture, rows: Rows, gather: Tensor, x: Activation, weight: Tensor, epsilon: float, *, to_q8: bool
+) -> Activation:
+    """Row i of the result is the norm of row gather[i] of x."""
+    y = _q8_rows(program, rows, x.width) if to_q8 else floats(program, rows, x.width)
+    program.launch(
+        "rms_norm_q8.1" if to_q8 else "rms_norm.1",
+        n_rows=rows.count,
+        rows=gather,
+        x=x.tensor,
+        weight=weight,
+        y=y.tensor,
+        rows_capacity=rows.capacity,
+        x_rows=x.capacity,
+        width=x.width,
+        epsilon=epsilon,
+    )
+    return y
+
+
+def quantize(program: ProgramCapture, rows: Rows, x: Activation) -> Activation:
+    y = _q8_rows(program, rows, x.width)
+    program.launch(
+        "quantize_q8.1", n_rows=rows.count, x=x.tensor, y=y.tensor, rows_capacity=rows.capacity, width=x.width
+    )
+    return y
+
+
+def linear(
+    program: ProgramCapture, rows: Rows, x: Activation, weight: Weight, y: Activation, *, column: int = 0
+) -> None:
+    """Columns [column, column + n_out) of y = W x."""
+    _linear(program, "linear", rows, x, weight, y, weight.n_out, column)
+
+
+def linear_add(program: ProgramCapture, rows: Rows, x: Activation, weight: Weight, y: Activation) -> None:
+    """y += W x."""
+    _linear(program, "linear_add", rows, x, weight, y, weight.n_out, 0)
+
+
+def linear_silu_gate(program: ProgramCapture, rows: Rows, x: Activation, weight: Weight, y: Activation) -> None:
+    """y = silu(gate x) * (up x); the weight holds both, interleaved by groups of 8 rows."""
+    _linear(program, "linear_silu_gate", rows, x, weight, y, weight.n_out // 2, 0)
+
+
+def _linear(
+    program: ProgramCapture,
+    kind: str,
+    rows: Rows,
+    x: Activation,
+    weight: Weight,
+    y: Activation,
+    n_out: int,
+    column: int,
+) -> None:
+    if x.is_q8 != weight.takes_q8 or x.width != weight.n_in or column + n_out > y.width:
+        raise InternalError(f"{kind}: {x} does not fit {weight.layout} [{weight.n_out}, {weight.n_in}] into {y}")
+    program.launch(
+        f"{kind}.{weight.layout}.1",
+        n_rows=rows.count,
+        x=x.tensor,
+        weight=weight.tensor,
+        y=y.tensor.at(column * _WORD),
+        rows_capacity=rows.capacity,
+        n_in=weight.n_in,
+        n_out=n_out,
+        y_stride=y.width,
+    )
+
+
+def add_bias(program: ProgramCapture, rows: Rows, bias: Tensor, y: Activation) -> None:
+    """y += bias, which is as wide as y."""
+    program.launch(
+        "add_bias.1",
+        n_rows=rows.count,
+        bias=bias,
+        y=y.tensor,
+        rows_capacity=rows.capacity,
+        n_out=y.width,
+        y_stride=y.width,
+    )
+
+
+def silu_gate(program: ProgramCapture, rows: Rows, gate: Activation, up: Activation) -> None:
+    """gate = silu(gate) * up."""
+    program.launch(
+        "silu_gate.1",
+        n_rows=rows.count,
+        gate=gate.tensor,
+        up=up.tensor,
+        y=gate.tensor,
+        rows_capacity=rows.capacity,
+        width=gate.width,
+    )
+
+
+def rope_kv(
+    program: ProgramCapture,
+    table: RowTable,
+    qkv: Activation,
+    kv: Tensor,
+    page_table: Tensor,
+    rope: Tensor,
+    shape: AttentionShape,
+    geometry: ServingGeometry,
+    *,
+    pairs: str,
+    n_rot: int,
+) -> None:
+    """Rotates queries and keys and writes keys and values to the row's page. `pairs`: "interleaved" or "half"."""
+    program.launch(
+        f"rope_kv.{pairs}.1",
+        **_paged(table, kv, page_table, shape, geometry),
+        rope=rope,
+        qkv=qkv.tensor,
+        rows_capacity=qkv.capacity,
+        n_rot=n_rot,
+        n_positions=geometry.context_tokens,
+        q_scale=shape.head_dim**-0.5,
+    )
+
+
+def attention(
+    program: ProgramCapture,
+    table: RowTable,
+    qkv: Activation,
+    kv: Tensor,
+    page_table: Tensor,
+    shape: AttentionShape,
+    geometry: ServingGeometry,
+    *,
+    split: bool,
+) -> Activation:
+    """Causal attention over the row's slot. `split`: segments are tasks of their own, which few rows need."""
+    out = floats(program, table.rows, shape.n_heads * shape.head_dim)
+    paged = _paged(table, kv, page_table, shape, geometry)
+    if not split:
+        program.launch("attention.1", **paged, qkv=qkv.tensor, out=out.tensor, rows_capacity=out.capacity)
+        return out
+    segments = geometry.max_segments
+    partials = program.scratch(out.capacity * shape.n_heads * segments * (shape.head_dim + 2) * _WORD)
+    program.launch(
+        "attention_split.1",
+        **paged,
+        qkv=qkv.tensor,
+        partials=partials,
+        rows_capacity=out.capacity,
+        max_segments=segments,
+    )
+    program.launch(
+        "attention_merge.1",
+        counts=table.counts,
+        row_position=table.position,
+        partials=partials,
+        out=out.tensor,
+        rows_capacity=out.capacity,
+        n_heads=shape.n_heads,
+        head_dim=shape.head_dim,
+        max_segments=segments,
+    )
+    return out
+
+
+def _paged(
+    table: RowTable, kv: Tensor, page_table: Tensor, shape: AttentionShape, geometry: ServingGeometry
+) -> dict[str, Tensor | int]:
+    """The arguments that all kernels over the paged cache share; `n_pages` is known at load only."""
+    return {
+        "counts": table.counts,
+        "row_position": table.position,
+        "row_slot": table.slot,
+        "page_table": page_table,
+        "kv": kv,
+        "n_slots": geometry.concurrency,
+        "pages_per_slot": geometry.pages_per_slot,
+        "n_pages": PAGE_COUNT,
+        "page_stride": shape.page_nbytes,
+        "n_heads": shape.n_heads,
+        "n_kv_heads": shape.n_kv_heads,
+        "head_dim": shape.head_dim,
+    }
+
+
+def slot_init(program: ProgramCapture, inputs: Inputs, state: State, geometry: ServingGeometry) -> None:
+    program.launch(
+        "slot_init.1",
+        n_lanes=inputs["admission_n_lanes"],
+        lane_slot=inputs["admission_lane_slot"],
+        lane_generation=inputs["admission_lane_generation"],
+        lane_position=inputs["admission_lane_position"],
+        staged_sampling=inputs["admission_sampling"],
+        staged_bias=inputs["admission_bias"],
+        staged_histogram=inputs["admission_histogram"],
+        requests=state.requests,
+        sampling=state.sampling,
+        bias=state.bias,
+        histogram=state.histogram,
+        lanes_capacity=program.batch_capacity,
+        n_slots=geometry.concurrency,
+        vocabulary=geometry.vocabulary,
+    )
+
+
+def sample(
+    program: ProgramCapture,
+    inputs: Inputs,
+    table: RowTable,
+    logits: Activation,
+    state: State,
+    geometry: ServingGeometry,
+) -> Tensor:
+    samples = program.scratch(program.batch_capacity * SAMPLE_NBYTES)
+    program.launch(
+        "sample.1",
+        counts=table.counts,
+        sample_row=table.sample_row,
+        sample_lane=table.sample_lane,
+        row_position=table.position,
+        row_slot=table.slot,
+        lane_masked=inputs["lane_masked"],
+        mask=inputs["mask"],
+        sampling=state.sampling,
+        bias=state.bias,
+        histogram=state.histogram,
+        logits=logits.tensor,
+        samples=samples,
+        lanes_capacity=program.batch_capacity,
+        rows_capacity=program.packed_token_capacity,
+        n_slots=geometry.concurrency,
+        vocabulary=geometry.vocabulary,
+    )
+    return samples
+
+
+def commit(
+    program: ProgramCapture,
+    inputs: Inputs,
+    table: RowTable,
+    samples: Tensor,
+    state: State,
+    completion: Tensor,
+    geometry: ServingGeometry,
+) -> None:
+    program.launch(
+        "commit.1",
+        **_lanes(inputs, "slot", "generation", "source", "query_length", "position", "sample"),
+        n_lanes=inputs["n_lanes"],
+        lane_first_row=table.lane_first,
+        counts=table.counts,
+        sample_lane=table.sample_lane,
+        samples=samples,
+        submission=inputs["submission"],
+        sampling=state.sampling,
+        requests=state.requests,
+        histogram=state.histogram,
+        completion=completion,
+        lanes_capacity=program.batch_capacity,
+        n_slots=geometry.concurrency,
+        vocabulary=geometry.vocabulary,
+    )

@@ -1,0 +1,79 @@
+"""How large a prepared model is: slots, context, and the batch and chunk extents of its programs.
+
+It knows no architecture. All programs of a core are made from one `ServingGeometry`, so the widths of inputs, state and
+programs agree by construction.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from helios.contract.schema import execution_pb2 as pb
+
+# Sizes of kernels.h that layouts depend on; tests/ignition/preparation/test_contract.py compares them with the header.
+PAGE_TOKENS = 16
+SEGMENT_TOKENS = 256
+MAX_EOS = 16
+MAX_BIAS = 1024
+SAMPLING_ROW_NBYTES = 256
+REQUEST_ROW_NBYTES = 32
+COMPLETION_HEADER_NBYTES = 32
+COMPLETION_LANE_NBYTES = 224
+SAMPLE_NBYTES = 176
+
+MAX_ADMISSIONS = 8  # slots that one INITIALIZE sets up
+
+
+@dataclass(frozen=True, slots=True)
+class ServingGeometry:
+    """The extents that a core is prepared for."""
+
+    context_tokens: int
+    concurrency: int
+    prefill_tokens: int
+    vocabulary: int
+
+    @property
+    def pages_per_slot(self) -> int:
+        return -(-self.context_tokens // PAGE_TOKENS)
+
+    @property
+    def max_segments(self) -> int:
+        return -(-self.context_tokens // SEGMENT_TOKENS)
+
+    @property
+    def mask_words(self) -> int:
+        return -(-self.vocabulary // 32)
+
+    @property
+    def admissions(self) -> int:
+        return min(MAX_ADMISSIONS, self.concurrency)
+
+
+@dataclass(frozen=True, slots=True)
+class ProgramShape:
+    """One captured program: its operation, lanes B, tokens of one lane W and packed tokens P."""
+
+    operation: pb.Operation
+    batch: int
+    tokens: int
+    packed_tokens: int
+
+    @property
+    def name(self) -> str:
+        operation = pb.Operation.Name(self.operation).removeprefix("OPERATION_").lower()
+        return f"{operation}.b{self.batch}.p{self.packed_tokens}"
+
+
+def program_shapes(geometry: ServingGeometry) -> list[ProgramShape]:
+    """The one table of extents: batches double up to the concurrency, chunks grow fourfold up to the prefill extent."""
+    lanes, chunk = geometry.concurrency, geometry.prefill_tokens
+    batches = [batch for batch in (1, 2, 4, 8, 16, 32, 64, 128, 256) if batch < lanes] + [lanes]
+    chunks = [tokens for tokens in (64, 256, 1024) if tokens < chunk] + [chunk]
+    shapes = [ProgramShape(pb.OPERATION_INITIALIZE, batch, 0, 0) for batch in sorted({1, geometry.admissions})]
+    shapes += [ProgramShape(pb.OPERATION_DECODE, batch, 1, batch) for batch in batches]
+    shapes += [
+        ProgramShape(pb.OPERATION_PREFILL, min(lanes, 4 if tokens == chunk else 1), tokens, tokens) for tokens in chunks
+    ]
+    shapes += [ProgramShape(pb.OPERATION_MIXED, lanes, tokens, tokens) for tokens in chunks if tokens >= lanes]
+    return shapes
