@@ -1,8 +1,8 @@
 """Records programs: a recipe launches kernels on symbolic tensors, capture turns them into an execution manifest.
 
-It knows buffers, byte ranges and argument structs, nothing of models and nothing of devices. What comes out depends on the
-launches alone: scratch values that live at the same time never overlap, every true data dependency is an edge, and the same
-launches give the same bytes.
+It knows buffers, byte ranges and argument structs, nothing of models and nothing of devices. What comes out depends on
+the launches alone: scratch values that live at the same time never overlap, every true data dependency is an edge, and
+the same launches give the same bytes.
 """
 
 from __future__ import annotations
@@ -260,7 +260,7 @@ def _encode_program(program: ProgramCapture, plan: ScratchPlan, scratch_id: int)
 
 
 def _encode_launch(launch: Launch, places: Mapping[Tensor, tuple[int, int]]) -> pb.KernelNode:
-    """The argument struct with zero pointers, and where the loader puts the addresses. Host kernels take no geometry."""
+    """The argument struct with zero pointers, and where the loader puts addresses. Host kernels need no geometry."""
     arguments = bytearray(launch.signature.args_nbytes)
     page_counts = []
     for entry in launch.signature.fields:

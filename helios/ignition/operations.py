@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from helios.errors import InternalError
-from helios.ignition.capture import PAGE_COUNT, ProgramCapture, Tensor
+from helios.ignition.capture import PAGE_COUNT, Argument, ProgramCapture, Tensor
 from helios.ignition.preparation.geometry import SAMPLE_NBYTES, ServingGeometry
 
 _WORD = 4  # bytes of an int32 or float
@@ -326,7 +326,7 @@ def attention(
 
 def _paged(
     table: RowTable, kv: Tensor, page_table: Tensor, shape: AttentionShape, geometry: ServingGeometry
-) -> dict[str, Tensor | int]:
+) -> dict[str, Argument]:
     """The arguments that all kernels over the paged cache share; `n_pages` is known at load only."""
     return {
         "counts": table.counts,
