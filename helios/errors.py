@@ -65,6 +65,12 @@ class SettingError(HeliosError):
     code = "invalid_setting"
 
 
+class RemoteError(HeliosError):
+    """The server that a client verb (`bench`, `chat`) talks to is not there or answers wrongly."""
+
+    code = "remote_error"
+
+
 # No capacity ----------------------------------------------------------------------------------------------------------
 
 

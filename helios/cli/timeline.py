@@ -1,0 +1,120 @@
+"""When each token of a streamed answer arrived, read from the raw bytes of the HTTP exchange after it is over.
+
+Pure: it knows no socket and no clock, only pieces of bytes with the time at which each was received. A token's time is the
+time of the piece that completed its event, however the pieces were cut.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+from bisect import bisect_left
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from helios.errors import RemoteError
+
+Piece = tuple[int, bytes]  # (received at, nanoseconds; the bytes)
+
+
+@dataclass(frozen=True, slots=True)
+class Timeline:
+    """One answered request. `event_ns` has one time for each event that carried text; a server may put several tokens in one.
+
+    `n_prompt_tokens` and `n_output_tokens` are the server's own count (`usage`).
+    """
+
+    started_ns: int
+    event_ns: tuple[int, ...]
+    n_prompt_tokens: int
+    n_output_tokens: int
+    text: str
+
+    @property
+    def first_token_s(self) -> float:
+        return (self.event_ns[0] - self.started_ns) / 1e9
+
+    @property
+    def tokens_per_event(self) -> float:
+        return self.n_output_tokens / len(self.event_ns)
+
+
+def read_timeline(started_ns: int, pieces: Sequence[Piece]) -> Timeline:
+    """The timeline of one complete exchange. Raises RemoteError for anything but a whole OpenAI event stream."""
+    raw = b"".join(data for _, data in pieces)
+    head, separator, _ = raw.partition(b"\r\n\r\n")
+    if not separator:
+        raise RemoteError(f"the server closed the connection after {len(raw):,} bytes, before the end of the headers")
+    lines = head.decode("latin-1").lower().split("\r\n")
+    is_chunked = any(line.startswith("transfer-encoding:") and "chunked" in line for line in lines[1:])
+    segments = list(_chunks(raw, len(head) + 4)) if is_chunked else [(len(head) + 4, raw[len(head) + 4 :])]
+    body = b"".join(data for _, data in segments)
+    status = lines[0].split(" ")[1:2]
+    if status != ["200"]:
+        raise RemoteError(f"the server answered {lines[0].upper()}: {body[:300].decode(errors='replace')}")
+    arrivals = _Arrivals(pieces, segments)
+    return _timeline(started_ns, body, arrivals)
+
+
+class _Arrivals:
+    """Body offset -> time of arrival, through the chunk framing that lies between body and pieces."""
+
+    def __init__(self, pieces: Sequence[Piece], segments: Sequence[tuple[int, bytes]]) -> None:
+        self.received_ns = [at_ns for at_ns, _ in pieces]
+        self.raw_ends = list(itertools.accumulate(len(data) for _, data in pieces))
+        self.starts = [start for start, _ in segments]
+        self.body_ends = list(itertools.accumulate(len(data) for _, data in segments))
+        self.lengths = [len(data) for _, data in segments]
+
+    def at(self, body_end: int) -> int:
+        """When the body's first body_end bytes had all arrived."""
+        segment = bisect_left(self.body_ends, body_end)
+        inside = body_end - (self.body_ends[segment] - self.lengths[segment])
+        return self.received_ns[bisect_left(self.raw_ends, self.starts[segment] + inside)]
+
+
+def _chunks(raw: bytes, position: int) -> Iterator[tuple[int, bytes]]:
+    """(offset in raw, data) of each chunk of a chunked body (RFC 9112 7.1)."""
+    while True:
+        line_end = raw.find(b"\r\n", position)
+        try:
+            size_bytes = int(raw[position:line_end].split(b";")[0], 16) if line_end >= 0 else -1
+        except ValueError:
+            size_bytes = -1
+        start = line_end + 2
+        if size_bytes < 0 or start + size_bytes > len(raw):
+            raise RemoteError(f"the answer is cut off or badly framed at byte {position:,} of {len(raw):,}")
+        if size_bytes == 0:
+            return
+        yield start, raw[start : start + size_bytes]
+        position = start + size_bytes + 2
+
+
+def _timeline(started_ns: int, body: bytes, arrivals: _Arrivals) -> Timeline:
+    event_ns: list[int] = []
+    text: list[str] = []
+    usage: dict[str, int] | None = None
+    is_done = False
+    position = 0
+    while (event_end := body.find(b"\n\n", position)) >= 0:
+        payload = body[position:event_end].removeprefix(b"data:").strip()
+        position = event_end + 2
+        if payload == b"[DONE]":
+            is_done = True
+        elif payload.startswith(b"{"):
+            event = json.loads(payload)
+            if "error" in event:
+                raise RemoteError(f"the server ended the stream with an error: {event['error']}")
+            usage = event.get("usage") or usage
+            piece = "".join(choice.get("delta", {}).get("content") or "" for choice in event.get("choices", ()))
+            if piece:
+                event_ns.append(arrivals.at(position))
+                text.append(piece)
+    if not is_done or usage is None or not event_ns:
+        raise RemoteError(
+            f"the stream is not complete: {len(event_ns):,} events with text, "
+            f"usage {'given' if usage else 'missing'}, {'[DONE] seen' if is_done else 'no [DONE]'}"
+        )
+    return Timeline(
+        started_ns, tuple(event_ns), int(usage["prompt_tokens"]), int(usage["completion_tokens"]), "".join(text)
+    )

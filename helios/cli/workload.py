@@ -1,0 +1,78 @@
+"""The prompts of a measurement: random words, an exact number of tokens, no two alike.
+
+It knows a server only through the token counts it reports. Every word is one token in the vocabularies of common models,
+which is verified on each answer, never assumed; the random words come first, so no prefix cache can shorten the work.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+from typing import Any
+
+from helios.cli.streams import Endpoint
+from helios.cli.timeline import Timeline
+from helios.errors import RemoteError
+
+WORDS = (
+    "time year people way day man thing woman life child world school state family student group country problem hand part "
+    "place case week company system program question work number night point home water room mother area money story fact "
+    "month lot right study book eye job word business issue side kind head house service friend father power hour game line "
+    "end member law car city community name president team minute idea body information back parent face level office door "
+    "health person art war history party result change morning reason research girl moment air teacher force education"
+).split()
+TASK = "Write a very long story with all of these words."
+PROBE_WORDS = 32
+ANSWER_TIMEOUT_S = 300.0
+
+
+class Workload:
+    """Makes chat requests whose prompts have exactly the tokens asked for, and runs them against one endpoint."""
+
+    def __init__(self, endpoint: Endpoint, seed: int) -> None:
+        self.endpoint = endpoint
+        self.random = random.Random(seed)
+        self.model = _first_model(endpoint)
+        probe = self._run([PROBE_WORDS], 1)[0]
+        self.overhead_tokens = probe.n_prompt_tokens - PROBE_WORDS
+
+    def run(self, n_streams: int, n_prompt_tokens: int, n_new_tokens: int) -> list[Timeline]:
+        """n_streams requests at once, greedy, each with a prompt of n_prompt_tokens and at most n_new_tokens of answer."""
+        n_words = n_prompt_tokens - self.overhead_tokens
+        if n_words < 1:
+            raise RemoteError(
+                f"a prompt of {n_prompt_tokens:,} tokens is too short: "
+                f"the server's chat template alone takes {self.overhead_tokens:,}"
+            )
+        timelines = self._run([n_words] * n_streams, n_new_tokens)
+        for timeline in timelines:
+            if timeline.n_prompt_tokens != n_prompt_tokens:
+                raise RemoteError(
+                    f"a prompt meant to have {n_prompt_tokens:,} tokens had {timeline.n_prompt_tokens:,}: "
+                    "the server's vocabulary does not hold common words as single tokens"
+                )
+        return timelines
+
+    def _run(self, words: list[int], n_new_tokens: int) -> list[Timeline]:
+        return self.endpoint.stream([self._body(n_words, n_new_tokens) for n_words in words], ANSWER_TIMEOUT_S)
+
+    def _body(self, n_words: int, n_new_tokens: int) -> dict[str, Any]:
+        words = " ".join(self.random.choices(WORDS, k=n_words))
+        return {
+            "model": self.model,
+            "messages": [{"role": "system", "content": words}, {"role": "user", "content": TASK}],
+            "max_tokens": n_new_tokens,
+            "temperature": 0,
+            "stream": True,
+            "stream_options": {"include_usage": True},
+        }
+
+
+def _first_model(endpoint: Endpoint) -> str:
+    status, body = endpoint.get("/v1/models", timeout_s=30)
+    try:
+        if status == 200:
+            return str(json.loads(body)["data"][0]["id"])
+    except (ValueError, LookupError, TypeError):
+        pass
+    raise RemoteError(f"GET /v1/models answered {status} without a model's name: {body[:200].decode(errors='replace')}")

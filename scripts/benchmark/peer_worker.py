@@ -1,0 +1,118 @@
+"""The peer's side of scripts/bench: llama.cpp in process, driven by one JSON line a command on stdin.
+
+It runs in the bench environment, knows nothing of Helios, and imports nothing but numpy and llama_cpp. Between commands it
+waits in a read, so it takes no processor time while the product is measured; every time it reports was taken in here.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import random
+import sys
+import time
+from collections.abc import Callable
+from typing import Any
+
+import llama_cpp
+import numpy
+
+PLAIN_TOKENS = range(1000, 40000)  # ordinary words of the vocabulary, no control tokens
+
+
+class Peer:
+    """One llama.cpp model and context. Sequences are numbered 0 to n_sequences - 1 and start empty in every measurement."""
+
+    def __init__(self, gguf: str, n_threads: int, n_sequences: int, n_context: int, is_repacked: bool, is_unified: bool):
+        llama_cpp.llama_log_set(_quiet, ctypes.c_void_p(0))
+        llama_cpp.llama_backend_init()
+        model = llama_cpp.llama_model_default_params()
+        model.use_extra_bufts = is_repacked
+        self.model = llama_cpp.llama_model_load_from_file(gguf.encode(), model)
+        if not self.model:
+            raise SystemExit(f"the peer cannot load {gguf}")
+        context = llama_cpp.llama_context_default_params()
+        context.n_ctx = n_context
+        context.n_batch = context.n_ubatch = 512
+        context.n_seq_max = n_sequences
+        context.n_threads = context.n_threads_batch = n_threads
+        context.kv_unified = is_unified
+        context.no_perf = True
+        self.context = llama_cpp.llama_init_from_model(self.model, context)
+        if not self.context:
+            raise SystemExit(f"the peer cannot make a context of {n_context:,} tokens")
+        self.memory = llama_cpp.llama_get_memory(self.context)
+        self.batch = llama_cpp.llama_batch_init(512, 0, 1)
+        self.n_vocabulary = llama_cpp.llama_vocab_n_tokens(llama_cpp.llama_model_get_vocab(self.model))
+
+    def decode(self, n_streams: int, n_prompt: int, n_new: int, seed: int) -> dict[str, Any]:
+        """Greedy decode of n_streams sequences in one batch a step; times of the first and the last step's tokens."""
+        pending = self._prompts(n_streams, n_prompt, seed)
+        started_ns = time.perf_counter_ns()
+        for step in range(n_new - 1):
+            position = n_prompt + step
+            self._submit([(token, position, stream, True) for stream, token in enumerate(pending)])
+            pending = [self._greedy(row) for row in range(n_streams)]
+        elapsed_s = (time.perf_counter_ns() - started_ns) / 1e9
+        return {"tokens_per_s": n_streams * (n_new - 1) / elapsed_s}
+
+    def first_token(self, n_prompt: int, seed: int) -> dict[str, Any]:
+        """Time from a prompt of n_prompt tokens to its first token, on an empty context."""
+        started_ns = time.perf_counter_ns()
+        self._prompts(1, n_prompt, seed)
+        return {"seconds": (time.perf_counter_ns() - started_ns) / 1e9}
+
+    def statistics(self) -> dict[str, Any]:
+        return {"system": llama_cpp.llama_print_system_info().decode().strip(), "version": llama_cpp.__version__}
+
+    def _prompts(self, n_streams: int, n_prompt: int, seed: int) -> list[int]:
+        """Fill n_streams emptied sequences with random prompts; the first token of each."""
+        llama_cpp.llama_memory_clear(self.memory, False)
+        generator = random.Random(seed)
+        first = []
+        for stream in range(n_streams):
+            tokens = generator.choices(PLAIN_TOKENS, k=n_prompt)
+            rows = [(token, at, stream, at == n_prompt - 1) for at, token in enumerate(tokens)]
+            for start in range(0, n_prompt, 512):
+                self._submit(rows[start : start + 512])
+            first.append(self._greedy(-1))
+        return first
+
+    def _submit(self, rows: list[tuple[int, int, int, bool]]) -> None:
+        batch = self.batch
+        batch.n_tokens = len(rows)
+        for index, (token, position, sequence, has_logits) in enumerate(rows):
+            batch.token[index] = token
+            batch.pos[index] = position
+            batch.n_seq_id[index] = 1
+            batch.seq_id[index][0] = sequence
+            batch.logits[index] = has_logits
+        status = llama_cpp.llama_decode(self.context, batch)
+        if status != 0:
+            raise SystemExit(f"llama_decode answered {status} for {len(rows)} tokens")
+
+    def _greedy(self, row: int) -> int:
+        logits = llama_cpp.llama_get_logits_ith(self.context, row)
+        return int(numpy.argmax(numpy.ctypeslib.as_array(logits, shape=(self.n_vocabulary,))))
+
+
+@llama_cpp.llama_log_callback
+def _quiet(level: int, text: bytes, user_data: ctypes.c_void_p) -> None:
+    """The log goes nowhere: the peer's answers own stdout, and its loader prints hundreds of lines."""
+
+
+def main() -> None:
+    peer = Peer(**json.loads(sys.argv[1]))
+    commands: dict[str, Callable[..., dict[str, Any]]] = {
+        "decode": peer.decode,
+        "first_token": peer.first_token,
+        "statistics": peer.statistics,
+    }
+    for line in sys.stdin:
+        command = json.loads(line)
+        answer = commands[command.pop("do")](**command)
+        print(json.dumps(answer), flush=True)
+
+
+if __name__ == "__main__":
+    main()
