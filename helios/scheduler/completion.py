@@ -18,7 +18,9 @@ RESERVED_MODEL = -1
 def check_completions(round_: Round, completions: List[LaneCompletion], vocabulary: int) -> None:
     """Raise DeviceError naming the first lane and field that is not what the round must yield."""
     if len(completions) != len(round_.lanes):
-        raise DeviceError(f"{round_.program.name}: {len(completions)} lanes completed, {len(round_.lanes)} were submitted")
+        raise DeviceError(
+            f"{round_.program.name}: {len(completions)} lanes completed, {len(round_.lanes)} were submitted"
+        )
     for index, (lane, completion) in enumerate(zip(round_.lanes, completions, strict=True)):
         for field, found, expected in _differences(lane, completion, vocabulary):
             raise DeviceError(f"{round_.program.name} lane {index}: {field} is {found}, {expected} expected")

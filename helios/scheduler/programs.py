@@ -26,7 +26,8 @@ class ProgramTable:
 
     def __init__(self, programs: Mapping[RoundKind, Iterable[ProgramShape]]) -> None:
         self._programs = {
-            kind: sorted(programs.get(kind, ()), key=lambda p: (p.packed_token_capacity, p.batch_capacity)) for kind in RoundKind
+            kind: sorted(programs.get(kind, ()), key=lambda p: (p.packed_token_capacity, p.batch_capacity))
+            for kind in RoundKind
         }
         for kind, shapes in self._programs.items():
             if not shapes:

@@ -12,7 +12,7 @@ from collections.abc import Sequence as List
 from dataclasses import dataclass
 
 from helios.cache.pages import PagePool
-from helios.errors import ContextLengthError, DeviceError, HeliosError, InternalError
+from helios.errors import ContextLengthError, HeliosError, InternalError
 from helios.scheduler.completion import check_completions
 from helios.scheduler.programs import ProgramTable, RoundKind
 from helios.scheduler.request import Event, Failed, Finished, FinishReason, GenerationRequest, Token
@@ -115,7 +115,7 @@ class Scheduler:
         """The next round, or None when nothing can be launched before another completion or arrival."""
         if self._n_rounds_in_flight and any(s.is_host_decided for s in self._active.values() if s.is_active):
             return None
-        admissions = self._admit()
+        self._admit()
         decoding = [s for s in self._active.values() if s.can_decode][: self._programs.lanes(RoundKind.DECODE)]
         prefilling = self._share_prefill(len(decoding))
         if not decoding and not prefilling:
@@ -127,18 +127,17 @@ class Scheduler:
         if program is None:
             raise InternalError(f"no {kind.value} program takes {len(lanes)} lanes and {n_rows} rows")
         updates = [update for lane in lanes for update in self._extend_pages(lane)]
+        admissions = [self._initialize(lane) for lane in lanes if not lane.sequence.is_initialized]
         self._n_rounds_in_flight += 1
         self.counters.n_rounds += 1
         initializer = self._programs.choose(RoundKind.INITIALIZE, len(admissions), 0) if admissions else None
         return Round(program, tuple(lanes), n_rows, tuple(updates), tuple(admissions), initializer)
 
-    def _admit(self) -> list[Admission]:
+    def _admit(self) -> None:
         """Give slots to the oldest queued sequences whose whole life fits the pages; nobody overtakes."""
-        admissions: list[Admission] = []
+        n_most = min(self._programs.lanes(RoundKind.PREFILL), self._programs.lanes(RoundKind.INITIALIZE))
         n_prefilling = sum(1 for s in self._active.values() if s.phase is Phase.PREFILL)
-        while self._queue and self._free_slots and len(admissions) < self._programs.lanes(RoundKind.INITIALIZE):
-            if n_prefilling >= self._programs.lanes(RoundKind.PREFILL):
-                break
+        while self._queue and self._free_slots and n_prefilling < n_most:
             sequence = self._queue[0]
             n_pages = self._n_pages_for(sequence.n_most_positions)
             if not self._pages.reserve(n_pages):
@@ -151,9 +150,12 @@ class Scheduler:
             sequence.move(Phase.PREFILL)
             self._active[sequence.key] = sequence
             self.counters.n_prompt_tokens += sequence.n_prompt
-            admissions.append(Admission(sequence, sequence.slot, sequence.generation))
             n_prefilling += 1
-        return admissions
+
+    def _initialize(self, lane: Lane) -> Admission:
+        """The slot's state rows are written just before the first round that uses them."""
+        lane.sequence.is_initialized = True
+        return Admission(lane.sequence, lane.slot, lane.generation)
 
     def _share_prefill(self, n_decoding: int) -> list[tuple[Sequence, int]]:
         """Prompt tokens of this round: the budget is shared max-min fairly among the prompts under way, in arrival order."""

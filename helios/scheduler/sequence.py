@@ -39,6 +39,7 @@ class Sequence:
         "device_finish",
         "finish_reason",
         "generation",
+        "is_initialized",
         "key",
         "n_consumed",
         "n_emitted",
@@ -68,6 +69,7 @@ class Sequence:
         self.n_consumed = 0
         self.n_emitted = 0
         self.n_in_flight = 0
+        self.is_initialized = False
         self.device_finish = 0
         self.finish_reason: FinishReason | None = None
 

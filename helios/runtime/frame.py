@@ -1,0 +1,78 @@
+"""An execution frame: pinned staging for a round's inputs, a pinned completion record, and the event that frees both.
+
+It knows nothing about requests. A frame is rewritten only after its own event: `is_busy` guards it, because a sequence number in
+the record would not show the mistake (feasibility 4).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+from numpy.typing import NDArray
+
+from helios.contract.prepared import PreparedContract
+from helios.device.device import Device
+from helios.device.memory import DeviceBuffer
+from helios.errors import InternalError
+from helios.packing.packer import Packer
+from helios.packing.values import Values
+from helios.runtime.record import CompletionRecord, Submitted
+
+
+class Frame:
+    """Owns its pinned memory and event. `inputs` are the device sides of staging by buffer id; `index` is 0 or 1."""
+
+    def __init__(
+        self,
+        index: int,
+        device: Device,
+        contract: PreparedContract,
+        inputs: Mapping[int, DeviceBuffer],
+        completion: DeviceBuffer,
+    ) -> None:
+        self.index = index
+        self.is_busy = False
+        self.submitted = Submitted(0, 0, 0, index)
+        self._device = device
+        self._inputs = inputs
+        self._completion = completion
+        self._staging = {buffer_id: device.pinned(buffer.size_bytes) for buffer_id, buffer in inputs.items()}
+        self._record_memory = device.pinned(completion.size_bytes)
+        self._record = CompletionRecord(self._record_memory.array, contract.completion.lanes_capacity)
+        self._event = device.event()
+        staging = {buffer_id: pinned.array for buffer_id, pinned in self._staging.items()}
+        self._packers = {graph.index: Packer(graph, contract.destinations, staging) for graph in contract.graphs}
+        self._header_nbytes = contract.completion.header_nbytes
+        self._lane_nbytes = contract.completion.lane_nbytes
+
+    def stage(self, program_index: int, values: Values) -> None:
+        """Pack a program's inputs and queue their copy to the device."""
+        if self.is_busy:
+            raise InternalError(f"frame {self.index} was rewritten before its event")
+        for buffer_id, n_used in self._packers[program_index].pack(values).items():
+            self._device.copy_to_device(self._inputs[buffer_id], self._staging[buffer_id], n_used)
+
+    def submit(self, submitted: Submitted) -> None:
+        """Queue the copy of the completion back, and the event. The frame is busy until `wait`."""
+        self.is_busy = True
+        self.submitted = submitted
+        n_bytes = self._header_nbytes + submitted.n_lanes * self._lane_nbytes
+        self._device.copy_to_host(self._record_memory, self._completion, n_bytes)
+        self._event.record(self._device.stream)
+
+    def wait(self) -> CompletionRecord:
+        """Block (GIL released) until the round is complete. Raises DeviceError when the device failed."""
+        self._event.synchronize()
+        self.is_busy = False
+        return self._record
+
+    def staged_bytes(self, buffer_id: int) -> NDArray[np.uint8]:
+        """The staging bytes of an input buffer, for diagnosis."""
+        return self._staging[buffer_id].array
+
+    def close(self) -> None:
+        self._event.close()
+        self._record_memory.close()
+        for pinned in self._staging.values():
+            pinned.close()

@@ -1,0 +1,193 @@
+"""ModelRuntime: a core's programs made launchable, and rounds executed in two frames.
+
+It knows contracts, buffers and graphs, no requests' texts and no sockets; there is no branch on a model's name (RT-1). Invariants:
+nothing is allocated, captured or compiled after `load` (RT-7); everything a graph touches lives until `close`, which waits
+for the device to drain (RT-6).
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+from types import TracebackType
+
+import numpy as np
+
+from helios.contract.enums import BufferKind, ValueSource
+from helios.contract.prepared import PreparedContract
+from helios.contract.schema import execution_pb2
+from helios.corefile.reader import Core
+from helios.device.device import Device
+from helios.device.memory import DeviceBuffer
+from helios.device.program import GraphExec, instantiate
+from helios.errors import DeviceError, OutOfMemoryError
+from helios.packing.values import Values, lane_values, page_update_values, submission_value
+from helios.runtime.admission import admission_values
+from helios.runtime.frame import Frame
+from helios.runtime.record import Submitted
+from helios.scheduler.round import LaneCompletion, Round
+
+N_FRAMES = 2
+
+
+@dataclass(frozen=True, slots=True)
+class RuntimeOptions:
+    """`n_pages` is the cache capacity in pages, chosen by the caller from `page_nbytes` and free memory."""
+
+    n_pages: int
+
+
+class ModelRuntime:
+    """Owns device buffers, graphs and frames of one loaded core. Use `load`, then `launch` and `complete` in turn."""
+
+    def __init__(self, device: Device, contract: PreparedContract, buffers: list[DeviceBuffer]) -> None:
+        self._device = device
+        self._contract = contract
+        self._buffers = buffers
+        self._graphs: dict[int, GraphExec] = {}
+        self._in_flight: deque[tuple[Frame, Round]] = deque()
+        self._sequence = 0
+        inputs = {b.id: buffers[b.id] for b in contract.buffers if b.kind is BufferKind.INPUT}
+        completion = buffers[contract.completion.buffer_id]
+        self._frames = [Frame(index, device, contract, inputs, completion) for index in range(N_FRAMES)]
+
+    @classmethod
+    def load(
+        cls,
+        core: Core,
+        contract: PreparedContract,
+        manifest: execution_pb2.ExecutionManifest,
+        device: Device,
+        options: RuntimeOptions,
+        progress: Callable[[int, int], None] | None = None,
+    ) -> ModelRuntime:
+        """Allocate every buffer, fill the weights, instantiate every program. Raises ContractError or OutOfMemoryError."""
+        buffers: list[DeviceBuffer] = []
+        runtime: ModelRuntime | None = None
+        try:
+            _allocate(buffers, contract, device, options)
+            _fill_weights(buffers, contract, core, device, progress)
+            runtime = cls(device, contract, buffers)
+            for index, program in enumerate(manifest.programs):
+                runtime._graphs[index] = instantiate(device, program, buffers, manifest.buffers, options.n_pages)
+            device.synchronize()
+        except BaseException:
+            if runtime is not None:
+                runtime.close()
+            else:
+                for buffer in buffers:
+                    buffer.close()
+            raise
+        return runtime
+
+    # -- execution
+
+    @property
+    def n_in_flight(self) -> int:
+        return len(self._in_flight)
+
+    @property
+    def has_free_frame(self) -> bool:
+        return len(self._in_flight) < N_FRAMES
+
+    def launch(self, round_: Round) -> None:
+        """Queue a round: inputs, graphs, completion, event. Returns at once; the order of launches is the order of completions."""
+        frame = next(frame for frame in self._frames if not frame.is_busy)
+        if round_.admissions and round_.initializer is not None:
+            index = round_.initializer.index
+            frame.stage(index, admission_values(round_.admissions, self._contract.vocabulary))
+            self._graphs[index].launch(self._device.stream)
+        self._sequence += 1
+        index = round_.program.index
+        frame.stage(index, self._round_values(round_, frame.index))
+        self._graphs[index].launch(self._device.stream)
+        frame.submit(Submitted(self._sequence, index, len(round_.lanes), frame.index))
+        self._in_flight.append((frame, round_))
+
+    def complete(self) -> tuple[Round, list[LaneCompletion]]:
+        """Wait for the oldest round in flight and read its completion. Raises DeviceError."""
+        frame, round_ = self._in_flight.popleft()
+        record = frame.wait()
+        return round_, record.read(frame.submitted)
+
+    def _round_values(self, round_: Round, frame_index: int) -> Values:
+        values = lane_values(
+            [(x.slot, x.generation, x.is_prompt, x.position, x.query_length, x.is_sampled) for x in round_.lanes]
+        )
+        values.update(page_update_values(round_.page_updates, self._contract.pages_per_slot))
+        values[ValueSource.SUBMISSION] = submission_value(self._sequence, round_.program.index, frame_index)
+        values[ValueSource.GRAMMAR_MASKED] = values[ValueSource.SLOT] * 0
+        prompts: list[int] = []
+        for lane in round_.lanes:
+            if lane.is_prompt:
+                prompts.extend(lane.sequence.request.prompt_tokens[lane.position : lane.position + lane.query_length])
+        if prompts:
+            values[ValueSource.PROMPT_TOKENS] = np.array(prompts, np.int32)
+        return values
+
+    # -- life
+
+    @property
+    def contract(self) -> PreparedContract:
+        return self._contract
+
+    def statistics(self) -> dict[str, int]:
+        return {
+            "device_bytes": sum(buffer.size_bytes for buffer in self._buffers),
+            "submissions_total": self._sequence,
+        }
+
+    def close(self) -> None:
+        """Drain the device, then free frames, graphs and buffers."""
+        try:
+            self._device.synchronize()
+        except DeviceError:
+            pass  # a sticky fault: nothing runs any more, and memory still has to go
+        for frame in self._frames:
+            frame.close()
+        for graph in self._graphs.values():
+            graph.close()
+        for buffer in self._buffers:
+            buffer.close()
+        self._graphs.clear()
+        self._buffers.clear()
+
+    def __enter__(self) -> ModelRuntime:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+def _allocate(buffers: list[DeviceBuffer], contract: PreparedContract, device: Device, options: RuntimeOptions) -> None:
+    """Append one device buffer for each declared one, in id order."""
+    for buffer in contract.buffers:
+        is_plane = buffer.kind is BufferKind.CACHE_PLANE
+        nbytes = buffer.page_nbytes * options.n_pages if is_plane else buffer.nbytes
+        try:
+            buffers.append(device.allocate(nbytes))
+        except DeviceError as error:
+            raise OutOfMemoryError(
+                f"buffer {buffer.name} needs {nbytes:,} bytes, {device.memory_free_bytes():,} are free on {device.name}",
+                hint="lower --context or --max-active",
+            ) from error
+
+
+def _fill_weights(
+    buffers: list[DeviceBuffer],
+    contract: PreparedContract,
+    core: Core,
+    device: Device,
+    progress: Callable[[int, int], None] | None,
+) -> None:
+    weights = [buffer for buffer in contract.buffers if buffer.kind is BufferKind.WEIGHT]
+    n_total = sum(buffer.nbytes for buffer in weights)
+    n_done = 0
+    for buffer in weights:
+        device.upload(buffers[buffer.id], core.tensor(buffer.resource))
+        n_done += buffer.nbytes
+        if progress is not None:
+            progress(n_done, n_total)

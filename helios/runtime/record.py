@@ -1,0 +1,82 @@
+"""Reading a completion record (ABI 6) from pinned memory.
+
+It knows the byte layout of kernels.h and turns it into plain numbers; `scheduler/completion.py` decides whether to believe them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from helios.errors import DeviceError
+from helios.scheduler.round import LaneCompletion
+
+MAX_CANDIDATES = 20
+HEADER = np.dtype(
+    [("sequence", "<u8"), ("program", "<u4"), ("n_lanes", "<u4"), ("frame", "<u4"), ("reserved", "<u4", (3,))]
+)
+LANE = np.dtype(
+    [
+        ("slot", "<i4"),
+        ("generation", "<u4"),
+        ("offered", "<i4"),
+        ("accepted", "<i4"),
+        ("emitted", "<i4"),
+        ("consumed", "<i4"),
+        ("draft_cursor", "<i4"),
+        ("reserved_model", "<i4"),
+        ("finish", "<i4"),
+        ("token", "<i4"),
+        ("logprob", "<f4"),
+        ("rank", "<i4"),
+        ("n_candidates", "<i4"),
+        ("reserved", "<i4", (3,)),
+        ("candidate_token", "<i4", (MAX_CANDIDATES,)),
+        ("candidate_logprob", "<f4", (MAX_CANDIDATES,)),
+    ]
+)
+_N_INTEGERS = 10  # the leading fields that every completion needs
+
+
+@dataclass(frozen=True, slots=True)
+class Submitted:
+    """What a frame was submitted with, to be found again in its completion's header."""
+
+    sequence: int
+    program: int
+    n_lanes: int
+    frame: int
+
+
+class CompletionRecord:
+    """A view on one frame's pinned completion bytes."""
+
+    def __init__(self, pinned: NDArray[np.uint8], lanes_capacity: int) -> None:
+        self._header: NDArray[Any] = pinned[: HEADER.itemsize].view(HEADER)
+        lanes = pinned[HEADER.itemsize : HEADER.itemsize + lanes_capacity * LANE.itemsize]
+        self._lanes: NDArray[Any] = lanes.view(LANE)
+        self._words: NDArray[np.int32] = lanes.view(np.int32).reshape(lanes_capacity, LANE.itemsize // 4)
+
+    def read(self, submitted: Submitted) -> list[LaneCompletion]:
+        """The record's lanes. Raises DeviceError when the header is not that of `submitted`."""
+        header = self._header[0]
+        found = Submitted(int(header["sequence"]), int(header["program"]), int(header["n_lanes"]), int(header["frame"]))
+        if found != submitted:
+            raise DeviceError(f"completion {found} arrived, {submitted} was submitted")
+        words = self._words[: submitted.n_lanes, :_N_INTEGERS].tolist()
+        return [self._lane(index, integers) for index, integers in enumerate(words)]
+
+    def _lane(self, index: int, integers: list[int]) -> LaneCompletion:
+        lane = self._lanes[index]
+        if not lane["rank"]:
+            return LaneCompletion(*integers)
+        n_candidates = min(max(int(lane["n_candidates"]), 0), MAX_CANDIDATES)
+        candidates = zip(
+            lane["candidate_token"][:n_candidates].tolist(),
+            lane["candidate_logprob"][:n_candidates].tolist(),
+            strict=True,
+        )
+        return LaneCompletion(*integers, float(lane["logprob"]), int(lane["rank"]), tuple(candidates))

@@ -1,0 +1,163 @@
+"""The model worker: the one thread that owns scheduler, cache books and device.
+
+It knows no sockets and no event loop: commands come in through a locked queue, events go out through `deliver`. It launches ahead
+while a frame is free, then sleeps in the device's event or on the command queue; it never spins. Every submitted request gets
+exactly one ending, also when the device dies.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import traceback
+from collections import deque
+from collections.abc import Callable
+
+from helios.errors import DeviceError, HeliosError, InternalError, ShuttingDownError
+from helios.runtime.model import ModelRuntime
+from helios.scheduler.request import Failed, GenerationRequest
+from helios.scheduler.scheduler import Delivery, Scheduler
+
+log = logging.getLogger(__name__)
+
+Command = Callable[[], Delivery]
+
+
+class ModelWorker:
+    """Runs rounds until `stop`. `deliver` is called on the worker thread with every batch of events."""
+
+    def __init__(self, runtime: ModelRuntime, scheduler: Scheduler, deliver: Callable[[Delivery], None]) -> None:
+        self._runtime = runtime
+        self._scheduler = scheduler
+        self._deliver = deliver
+        self._commands: deque[Command] = deque()
+        self._wake = threading.Condition()
+        self._is_stopping = False
+        self._has_ended = False
+        self._fault: HeliosError | None = None
+        self._thread = threading.Thread(target=self._run, name="helios-model", daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    @property
+    def fault(self) -> HeliosError | None:
+        """The error that ended the worker, if one did. Sticks."""
+        return self._fault
+
+    @property
+    def is_alive(self) -> bool:
+        return self._thread.is_alive() and self._fault is None
+
+    def submit(self, key: int, request: GenerationRequest) -> None:
+        """Queue a request; its events and its one ending are delivered under `key`."""
+        self._command(lambda: self._submit(key, request))
+
+    def cancel(self, key: int) -> None:
+        """End a request at once; nothing happens when it has already ended."""
+        self._command(lambda: self._scheduler.cancel(key))
+
+    def stop(self) -> None:
+        """End every request, drain the device, join the thread."""
+        with self._wake:
+            self._is_stopping = True
+            self._wake.notify()
+        if self._thread.ident is not None:
+            self._thread.join()
+
+    def statistics(self) -> dict[str, int]:
+        return {**self._scheduler.statistics(), **self._runtime.statistics()}
+
+    # -- the worker thread
+
+    def _command(self, command: Command) -> None:
+        with self._wake:
+            if not self._has_ended:
+                self._commands.append(command)
+                self._wake.notify()
+                return
+        self._run_commands([command])
+
+    def _submit(self, key: int, request: GenerationRequest) -> Delivery:
+        if self._fault is not None:
+            return [(key, [Failed(self._fault)])]
+        if self._is_stopping:
+            return [(key, [Failed(ShuttingDownError())])]
+        try:
+            self._scheduler.submit(key, request)
+        except HeliosError as error:
+            return [(key, [Failed(error)])]
+        return []
+
+    def _run(self) -> None:
+        try:
+            while self._step():
+                pass
+            self._drain()
+        except DeviceError as error:
+            self._fail(error)
+        except Exception as error:  # a bug of ours must still end every request
+            log.error("the model worker failed: %s", traceback.format_exc())
+            self._fail(InternalError(f"the model worker failed: {error}"))
+
+    def _step(self) -> bool:
+        """Take commands, launch what can be launched, retire one round. False once stopped."""
+        self._take_commands(may_sleep=not self._scheduler.has_work)
+        if self._is_stopping:
+            return False
+        while self._runtime.has_free_frame:
+            round_ = self._scheduler.plan()
+            if round_ is None:
+                break
+            self._runtime.launch(round_)
+        if self._runtime.n_in_flight:
+            self._retire()
+        elif self._scheduler.has_work:
+            raise InternalError("requests are waiting, and no round can be planned")
+        return True
+
+    def _take_commands(self, may_sleep: bool) -> None:
+        with self._wake:
+            while may_sleep and not self._commands and not self._is_stopping:
+                self._wake.wait()
+            commands = list(self._commands)
+            self._commands.clear()
+        self._run_commands(commands)
+
+    def _run_commands(self, commands: list[Command]) -> None:
+        delivery: Delivery = []
+        for command in commands:
+            delivery.extend(command())
+        if delivery:
+            self._deliver(delivery)
+
+    def _retire(self) -> None:
+        round_, completions = self._runtime.complete()
+        delivery = self._scheduler.retire(round_, completions)
+        if delivery:
+            self._deliver(delivery)
+
+    def _drain(self) -> None:
+        delivery = self._scheduler.fail_all(ShuttingDownError())
+        while self._runtime.n_in_flight:
+            self._runtime.complete()
+        self._deliver(delivery)
+        self._answer_late_commands()
+
+    def _fail(self, error: HeliosError) -> None:
+        self._fault = error
+        self._deliver(self._scheduler.fail_all(error))
+        self._answer_late_commands()
+
+    def _answer_late_commands(self) -> None:
+        """Whatever is asked after the end is answered at once, on this thread until `stop`, so that nothing hangs."""
+        while True:
+            with self._wake:
+                while not self._commands and not self._is_stopping:
+                    self._wake.wait()
+                commands = list(self._commands)
+                self._commands.clear()
+                self._has_ended = self._is_stopping
+            self._run_commands(commands)
+            if self._has_ended:
+                return

@@ -1,0 +1,257 @@
+"""The scheduler against a device that hashes: whatever it does, every request gets the tokens that it gets alone."""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import replace
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from helios.cache.pages import PagePool
+from helios.errors import ContextLengthError, DeviceError, ShuttingDownError
+from helios.scheduler.programs import ProgramTable, RoundKind
+from helios.scheduler.request import Event, Failed, Finished, FinishReason, GenerationRequest, SamplingParameters, Token
+from helios.scheduler.round import LaneCompletion, ProgramShape, Round
+from helios.scheduler.scheduler import Delivery, Scheduler, SchedulerLimits
+from tests.scheduler.hashing_device import PAGE_TOKENS, VOCABULARY, HashingDevice, tokens_alone
+
+CONTEXT = 96
+
+
+def make_programs(n_slots: int, chunk: int) -> ProgramTable:
+    shapes = {
+        RoundKind.INITIALIZE: [(1, 0), (8, 0)],
+        RoundKind.PREFILL: [(1, chunk), (4, 2 * chunk)],
+        RoundKind.DECODE: [(1, 1), (2, 2), (n_slots, n_slots)],
+        RoundKind.MIXED: [(n_slots, n_slots + chunk)],
+    }
+    programs: dict[RoundKind, list[ProgramShape]] = {}
+    index = 0
+    for kind, extents in shapes.items():
+        for lanes, rows in extents:
+            programs.setdefault(kind, []).append(ProgramShape(index, f"{kind.value}_{lanes}_{rows}", lanes, rows))
+            index += 1
+    return ProgramTable(programs)
+
+
+class Simulation:
+    """A scheduler, a hashing device and two frames, stepped by the test."""
+
+    def __init__(self, n_slots: int = 4, n_pages: int = 24, chunk: int = 16, frames: int = 2) -> None:
+        limits = SchedulerLimits(n_slots, CONTEXT, chunk, PAGE_TOKENS, VOCABULARY)
+        self.scheduler = Scheduler(limits, make_programs(n_slots, chunk), PagePool(n_pages))
+        self.device = HashingDevice(n_slots, n_pages)
+        self.frames = frames
+        self.in_flight: deque[tuple[Round, list[LaneCompletion]]] = deque()
+        self.events: dict[int, list[Event]] = {}
+
+    def take(self, delivery: Delivery) -> None:
+        for key, events in delivery:
+            self.events.setdefault(key, []).extend(events)
+
+    def launch(self) -> bool:
+        if len(self.in_flight) >= self.frames:
+            return False
+        round_ = self.scheduler.plan()
+        if round_ is not None:
+            self.in_flight.append((round_, self.device.execute(round_)))
+        self.scheduler.check()
+        return round_ is not None
+
+    def retire(self) -> None:
+        round_, completions = self.in_flight.popleft()
+        self.take(self.scheduler.retire(round_, completions))
+        self.scheduler.check()
+
+    def run(self) -> None:
+        for _ in range(10_000):
+            while self.launch():
+                pass
+            if not self.in_flight:
+                assert not self.scheduler.has_work
+                return
+            self.retire()
+        raise AssertionError("the scheduler does not come to an end")
+
+    def tokens(self, key: int) -> list[int]:
+        return [event.token_id for event in self.events.get(key, []) if isinstance(event, Token)]
+
+    def ending(self, key: int) -> Finished | Failed:
+        endings = [event for event in self.events[key] if isinstance(event, Finished | Failed)]
+        assert len(endings) == 1 and self.events[key][-1] is endings[0]
+        return endings[0]
+
+
+prompts = st.lists(st.integers(0, VOCABULARY - 1), min_size=1, max_size=CONTEXT - 1).map(tuple)
+requests = st.builds(
+    GenerationRequest,
+    prompt_tokens=prompts,
+    output_limit=st.integers(1, 40),
+    eos_tokens=st.sampled_from([(), (3,), tuple(range(0, 16))]),
+    sampling=st.builds(SamplingParameters, seed=st.integers(0, 3)),
+    host_stop=st.sampled_from([None, None, None, lambda token: token % 7 == 0]),
+)
+
+
+@settings(max_examples=200, deadline=None)
+@given(
+    st.lists(st.tuples(requests, st.integers(0, 6)), min_size=1, max_size=12),
+    st.integers(1, 6),
+    st.integers(6, 30),
+    st.sampled_from([4, 16, 40]),
+    st.integers(1, 2),
+)
+def test_every_request_gets_the_tokens_it_gets_alone(
+    arrivals: list[tuple[GenerationRequest, int]], n_slots: int, n_pages: int, chunk: int, frames: int
+) -> None:
+    """RT-1, CACHE-1, SPEC-7: batch, chunks, arrival order, page pressure and frames change nothing."""
+    simulation = Simulation(n_slots, n_pages, chunk, frames)
+    for key, (request, n_steps) in enumerate(arrivals):
+        simulation.scheduler.submit(key, request)
+        for _ in range(n_steps):
+            if not simulation.launch() and simulation.in_flight:
+                simulation.retire()
+    simulation.run()
+    for key, (request, _) in enumerate(arrivals):
+        assert simulation.tokens(key) == tokens_alone(request, CONTEXT)
+        ending = simulation.ending(key)
+        assert isinstance(ending, Finished)
+        assert ending.usage.output_tokens == len(simulation.tokens(key))
+    assert simulation.scheduler.statistics()["pages_free"] == n_pages
+    assert simulation.scheduler.statistics()["slots_free"] == n_slots
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.lists(st.tuples(requests, st.integers(0, 30)), min_size=2, max_size=8), st.randoms(use_true_random=False))
+def test_cancelling_in_any_phase_frees_everything_and_changes_nobody(
+    arrivals: list[tuple[GenerationRequest, int]], random: object
+) -> None:
+    """SPEC-8, CACHE-6, HTTP-2: the cancelled request ends at once; its slot and pages follow at the last fence."""
+    simulation = Simulation(n_slots=3, n_pages=18)
+    cancelled = set(range(0, len(arrivals), 2))
+    for key, (request, _) in enumerate(arrivals):
+        simulation.scheduler.submit(key, request)
+    for key in sorted(cancelled):
+        for _ in range(arrivals[key][1]):
+            if not simulation.launch() and simulation.in_flight:
+                simulation.retire()
+        simulation.take(simulation.scheduler.cancel(key))
+        simulation.take(simulation.scheduler.cancel(key))
+        simulation.scheduler.check()
+        simulation.ending(key)
+    simulation.run()
+    for key, (request, _) in enumerate(arrivals):
+        alone = tokens_alone(request, CONTEXT)
+        tokens = simulation.tokens(key)
+        assert tokens == (alone[: len(tokens)] if key in cancelled else alone)
+        simulation.ending(key)
+    assert simulation.scheduler.statistics()["pages_free"] == 18
+
+
+def test_a_long_prompt_does_not_stall_running_streams() -> None:
+    """HTTP-2: a decoding stream has a token in every round while a long prompt is prefilled in chunks."""
+    simulation = Simulation(chunk=8, frames=1)
+    simulation.scheduler.submit(0, GenerationRequest((1, 2), 40))
+    simulation.launch()
+    simulation.retire()
+    simulation.scheduler.submit(1, GenerationRequest(tuple(range(60)), 4))
+    for n_tokens in range(2, 8):
+        simulation.launch()
+        simulation.retire()
+        assert len(simulation.tokens(0)) == n_tokens
+
+
+def test_two_prompts_share_the_prefill_budget() -> None:
+    """A short prompt that arrives behind a long one is not kept waiting for all of it."""
+    simulation = Simulation(chunk=16, frames=1)
+    simulation.scheduler.submit(0, GenerationRequest(tuple(range(90)), 2))
+    simulation.scheduler.submit(1, GenerationRequest((5, 6, 7), 2))
+    simulation.launch()
+    simulation.retire()
+    assert simulation.tokens(1)
+    assert not simulation.tokens(0)
+
+
+def test_requests_wait_for_pages_in_order_of_arrival() -> None:
+    """HTTP-3: page shortage waits; nobody overtakes."""
+    simulation = Simulation(n_slots=4, n_pages=6)
+    for key in range(3):
+        simulation.scheduler.submit(key, GenerationRequest(tuple(range(50)), 30))
+    simulation.launch()
+    assert simulation.scheduler.statistics()["requests_waiting"] == 2
+    simulation.run()
+    assert [isinstance(simulation.ending(key), Finished) for key in range(3)] == [True] * 3
+
+
+def test_a_host_decided_request_has_one_round_outstanding() -> None:
+    """STOP-3: while a string stop is active the next round waits for the decision."""
+    simulation = Simulation()
+    simulation.scheduler.submit(0, GenerationRequest((1,), 20, host_stop=lambda token: False))
+    simulation.scheduler.submit(1, GenerationRequest((2,), 20))
+    while simulation.scheduler.has_work:
+        simulation.launch()
+        assert not simulation.launch() or 0 not in simulation.events or simulation.events[0][-1].__class__ is Finished
+        simulation.retire()
+    assert len(simulation.tokens(0)) == 20
+
+
+@pytest.mark.parametrize("n_prompt", [0, CONTEXT, CONTEXT + 1])
+def test_a_prompt_that_can_never_fit_is_refused_at_once(n_prompt: int) -> None:
+    """RT-7: requests outside the prepared capacities fail admission."""
+    with pytest.raises(ContextLengthError):
+        Simulation().scheduler.submit(0, GenerationRequest(tuple([1] * n_prompt), 1))
+
+
+def test_generation_that_fills_the_context_ends_with_the_limit() -> None:
+    """SPEC-2: output is bounded by the context."""
+    simulation = Simulation()
+    simulation.scheduler.submit(0, GenerationRequest(tuple(range(CONTEXT - 3)), 1000))
+    simulation.run()
+    assert len(simulation.tokens(0)) == 3
+    ending = simulation.ending(0)
+    assert isinstance(ending, Finished) and ending.reason is FinishReason.LIMIT
+
+
+FAULTS = [
+    {"slot": 3},
+    {"generation": 9},
+    {"offered": 1},
+    {"accepted": 1},
+    {"emitted": 0},
+    {"emitted": 2},
+    {"consumed": 1},
+    {"draft_cursor": 0},
+    {"reserved_model": 0},
+    {"finish": 7},
+    {"token": VOCABULARY},
+    {"token": -1},
+]
+
+
+@pytest.mark.parametrize("fault", FAULTS, ids=str)
+def test_a_completion_that_is_not_what_was_asked_changes_nothing(fault: dict[str, int]) -> None:
+    """CACHE-4: every field is checked before any request state changes."""
+    simulation = Simulation()
+    for key in range(2):
+        simulation.scheduler.submit(key, GenerationRequest((1, 2, 3), 5))
+    simulation.launch()
+    round_, completions = simulation.in_flight.popleft()
+    before = simulation.scheduler.statistics()
+    with pytest.raises(DeviceError):
+        simulation.scheduler.retire(round_, [completions[0], replace(completions[1], **fault)])
+    assert simulation.scheduler.statistics() == before
+    assert simulation.events == {}
+
+
+def test_a_dead_device_ends_every_request_once() -> None:
+    """HTTP-3: model and device errors reach every unfinished request, and no finished one."""
+    simulation = Simulation(n_slots=2)
+    for key in range(5):
+        simulation.scheduler.submit(key, GenerationRequest((key,), 1 if key == 0 else 20))
+    simulation.launch()
+    simulation.retire()
+    simulation.take(simulation.scheduler.fail_all(ShuttingDownError()))
+    kinds = [type(simulation.ending(key)) for key in range(5)]
+    assert kinds == [Finished, Failed, Failed, Failed, Failed]
