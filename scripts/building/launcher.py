@@ -1,0 +1,170 @@
+"""Starts Helios from its zipapp: C extensions cannot be loaded from inside a zip, so the tree is unpacked once and kept.
+
+It knows files and locks, nothing of Helios but `helios.cli.main`. A tree is named by its content hash, appears by one rename,
+and is never changed after that. Each process holds a shared lock on the tree it runs from; who unpacks a new one removes those
+that nobody holds. Whatever is in the way (place, permissions, architecture) is said in one line.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import json
+import mmap
+import os
+import shutil
+import sys
+import zipfile
+from pathlib import Path
+from typing import Any, NoReturn
+
+IN_USE = ".in-use"  # the file in a tree that its processes lock
+PARTIAL = ".partial-"  # the prefix of a tree that is being unpacked or removed
+
+
+def launch() -> NoReturn:
+    """Run the command line from the unpacked tree."""
+    loader: Any = __spec__.loader
+    manifest = json.loads(loader.get_data("manifest.json"))
+    apps: Path | None = None
+    try:
+        _check_platform(manifest)
+        apps = cache_directory() / "app"
+        tree = ready_tree(Path(loader.archive), manifest, apps)
+        _check_executable(tree, manifest)
+    except OSError as error:
+        where = error.filename or apps
+        sys.exit(f"helios: cannot unpack into {where}: {error.strerror}; set HELIOS_HOME to a directory for its files")
+    sys.path[:1] = [str(tree / "app"), str(tree / "site")]
+    from helios.cli.main import main
+
+    sys.exit(main())
+
+
+def cache_directory() -> Path:
+    """Where Helios keeps its files: the rule of `helios.settings.cache_directory`, which cannot be imported yet."""
+    if home := os.environ.get("HELIOS_HOME"):
+        return Path(home).expanduser().absolute()
+    if os.path.isabs(cache := os.environ.get("XDG_CACHE_HOME", "")):
+        return Path(cache) / "helios"
+    try:
+        return Path.home() / ".cache" / "helios"
+    except RuntimeError:
+        sys.exit("helios: this user has no home directory; set HELIOS_HOME to a directory for its files")
+
+
+def _check_platform(manifest: dict[str, Any]) -> None:
+    machine = os.uname().machine
+    if sys.platform != "linux" or machine != manifest["machine"]:
+        sys.exit(f"helios: this file is for Linux on {manifest['machine']}, this is {sys.platform} on {machine}")
+    if sys.implementation.name != "cpython" or "t" in sys.abiflags:
+        sys.exit("helios: this file is for the ordinary CPython, not for another or a free-threaded one")
+    try:
+        libc = os.confstr("CS_GNU_LIBC_VERSION") or ""
+    except (ValueError, OSError):
+        libc = ""
+    name, _, version = libc.partition(" ")
+    if name != "glibc":
+        sys.exit("helios: this file needs a Linux with glibc; build one for this system with build.py")
+    if _numbers(version) < _numbers(manifest["glibc"]):
+        sys.exit(f"helios: this file needs glibc {manifest['glibc']}, this is {version}; build one here with build.py")
+
+
+def _numbers(version: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in version.split(".") if part.isdigit())
+
+
+def ready_tree(archive: Path, manifest: dict[str, Any], apps: Path) -> Path:
+    """The unpacked tree, locked for the life of this process."""
+    tree = apps / f"{manifest['hash']}-py{sys.version_info[0]}{sys.version_info[1]}"
+    if _hold(tree):
+        return tree
+    apps.mkdir(parents=True, exist_ok=True)
+    with (apps / ".lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not _hold(tree):
+            _remove_partial(apps)  # what a killed process left: nobody else unpacks while we have the lock
+            _unpack(archive, tree)
+            _hold(tree)
+            _remove_unused(apps, manifest["hash"])
+    return tree
+
+
+def _hold(tree: Path) -> bool:
+    """Lock the tree against removal until this process ends; False if there is none."""
+    try:
+        descriptor = os.open(tree / IN_USE, os.O_RDONLY)
+    except FileNotFoundError:
+        return False
+    owner = os.fstat(descriptor)
+    if owner.st_uid not in (0, os.getuid()):
+        raise PermissionError(errno.EPERM, "it belongs to another user", str(tree))
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:  # it is being removed
+        os.close(descriptor)
+        return False
+    try:
+        is_there = os.path.samestat(owner, (tree / IN_USE).stat())
+    except FileNotFoundError:
+        is_there = False
+    if not is_there:
+        os.close(descriptor)
+    return is_there  # the descriptor stays open on purpose
+
+
+def _unpack(archive: Path, tree: Path) -> None:
+    print(f"helios: unpacking into {tree}, once", file=sys.stderr)
+    partial = tree.parent / f"{PARTIAL}{os.getpid()}"
+    foreign = _foreign_extensions()
+    try:
+        with zipfile.ZipFile(archive) as source:
+            names = [n for n in source.namelist() if n.startswith(("app/", "site/")) and not foreign(n)]
+            source.extractall(partial, names)
+        (partial / IN_USE).touch()
+        partial.rename(tree)
+    except BaseException:
+        shutil.rmtree(partial, ignore_errors=True)
+        raise
+
+
+def _foreign_extensions() -> Any:
+    """Tells an extension module of another Python version by its name, `x.cpython-312-x86_64-linux-gnu.so`."""
+    own = f".cpython-{sys.version_info[0]}{sys.version_info[1]}-"
+    return lambda name: ".cpython-" in name and own not in name
+
+
+def _remove_partial(apps: Path) -> None:
+    for path in apps.glob(f"{PARTIAL}*"):
+        shutil.rmtree(path, ignore_errors=True)
+
+
+def _remove_unused(apps: Path, current_hash: str) -> None:
+    for tree in apps.iterdir():
+        if tree.name.startswith((current_hash, ".")):
+            continue
+        try:
+            descriptor = os.open(tree / IN_USE, os.O_RDONLY)
+        except OSError:
+            continue  # not a tree of ours
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            partial = apps / f"{PARTIAL}{tree.name}"
+            tree.rename(partial)
+            shutil.rmtree(partial, ignore_errors=True)
+        except OSError:
+            pass  # in use, or not ours to remove
+        finally:
+            os.close(descriptor)
+
+
+def _check_executable(tree: Path, manifest: dict[str, Any]) -> None:
+    """Map one library the way the loader will: a file system mounted noexec refuses that."""
+    with (tree / manifest["probe"]).open("rb") as library:
+        try:
+            mmap.mmap(library.fileno(), 0, flags=mmap.MAP_PRIVATE, prot=mmap.PROT_READ | mmap.PROT_EXEC).close()
+        except PermissionError:
+            sys.exit(
+                f"helios: programs may not run from {tree.parent} (mounted noexec?); "
+                "set HELIOS_HOME to a directory where they may"
+            )

@@ -1,0 +1,201 @@
+"""The native libraries in `build/native/`: the host runtime, and one kernel library for each CPU level.
+
+It knows compilers, not kernels. An object file is named by the digest of all that went into it, so it is never stale; the
+libraries need nothing but glibc, and a kernel's arithmetic is what its source says (no contraction, no reassociation).
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+import shutil
+import subprocess
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+
+from scripts.building.environment import install
+from scripts.building.project import Project
+from scripts.building.steps import BuildError, Progress, digest, run_step, telling_line
+
+COMPILE_FLAGS = [
+    "-std=c++17",
+    "-O3",
+    "-fPIC",
+    "-fvisibility=hidden",
+    "-pthread",
+    "-ffp-contract=off",
+    "-Wall",
+    "-Wextra",
+]
+GCC_FLAGS = ["-fno-tree-reassoc"]
+LINK_FLAGS = ["-shared", "-pthread", "-Wl,-z,defs", "-Wl,-s"]
+STATIC_FLAGS = ["-static-libstdc++", "-static-libgcc"]
+
+# The CPU levels that get a kernel library, with the flags that select them. `helios/device/libraries.py` picks one at load.
+TARGETS: dict[str, dict[str, list[str]]] = {
+    "x86_64": {
+        "x86-64": [],
+        "x86-64-v3": ["-march=x86-64-v3"],
+        "x86-64-v4": ["-march=x86-64-v4", "-mavx512vnni"],
+    },
+    "aarch64": {"aarch64": []},
+}
+
+
+@dataclass(frozen=True)
+class Compiler:
+    """A C++ compiler: its command, what it calls itself, and the flags that suit it."""
+
+    command: tuple[str, ...]
+    version: str
+    compile_flags: tuple[str, ...]
+    link_flags: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Library:
+    """A library to build from every source of one folder."""
+
+    path: Path
+    sources: tuple[Path, ...]
+    flags: tuple[str, ...]
+
+
+def build_native(project: Project) -> None:
+    """Compile what has changed."""
+    compiler = find_compiler(project)
+    objects = {
+        library: [_object(project, compiler, library, source) for source in library.sources]
+        for library in plan(project)
+    }
+    run_step(
+        "native",
+        project.build / "stamps" / "native",
+        digest(*(str(path.relative_to(project.root)) for paths in objects.values() for path in paths)),
+        [library.path for library in objects],
+        lambda progress: _build(project, compiler, objects, progress),
+    )
+
+
+def plan(project: Project) -> list[Library]:
+    """The libraries of this machine's architecture."""
+    machine = platform.machine()
+    if machine not in TARGETS:
+        raise BuildError(f"there are no kernels for {machine}; build on one of {', '.join(TARGETS)}")
+    cudart, host = project.root / "cuda_src" / "cudart", project.root / "cuda_src" / "host"
+    libraries = [Library(project.native / "libhelios_cudart.so", _sources(cudart), ())]
+    for target, flags in TARGETS[machine].items():
+        path = project.native / f"libhelios_kernels.{target}.so"
+        libraries.append(Library(path, _sources(host), (f'-DHELIOS_TARGET="{target}"', *flags)))
+    return libraries
+
+
+def _sources(directory: Path) -> tuple[Path, ...]:
+    sources = tuple(sorted(directory.glob("*.cpp")))
+    if not sources:
+        raise BuildError(f"there are no C++ sources in {directory}; is this a whole checkout?")
+    return sources
+
+
+def _headers(project: Project) -> list[Path]:
+    return sorted((project.root / "cuda_src").rglob("*.h"))
+
+
+def find_compiler(project: Project) -> Compiler:
+    """$CXX, c++, g++ or clang++, whichever works first; else the `ziglang` package, which is a compiler that pip can install."""
+    for name in filter(None, [os.environ.get("CXX"), "c++", "g++", "clang++"]):
+        if shutil.which(name) and (compiler := _probe((name,), project)):
+            return compiler
+    zig = (str(project.python), "-m", "ziglang", "c++")
+    if not (compiler := _probe(zig, project)):
+        _install_zig(project)
+        compiler = _probe(zig, project)
+    if not compiler:
+        raise BuildError("found no working C++ compiler; install g++ or clang++, or name one with CXX=")
+    return compiler
+
+
+def _install_zig(project: Project) -> None:
+    progress = Progress("compiler")
+    install(project, ["ziglang"], [], progress, project.build / "log" / "compiler.log")
+    progress.end("no C++ compiler here, so ziglang was installed into .venv")
+
+
+def _probe(command: tuple[str, ...], project: Project) -> Compiler | None:
+    """Build an empty library with it: what it is, and whether it can link the C++ runtime statically. None if it cannot build."""
+    directory = project.build / "probe"
+    directory.mkdir(parents=True, exist_ok=True)
+    source, output = directory / "probe.cpp", directory / "probe.so"
+    source.write_text(
+        "#include <string>\nextern \"C\" int probe(int n) { return std::string(n, 'x').find('y') == 0; }\n"
+    )
+    version = subprocess.run([*command, "--version"], capture_output=True, text=True, check=False).stdout
+    own_flags = [] if "clang" in version.lower() else GCC_FLAGS
+    for static_flags in (STATIC_FLAGS, []):
+        flags = [*COMPILE_FLAGS, *own_flags, *LINK_FLAGS, *static_flags]
+        probe = subprocess.run([*command, *flags, source, "-o", output], capture_output=True, check=False)
+        if probe.returncode == 0:
+            return Compiler(command, version, (*COMPILE_FLAGS, *own_flags), (*LINK_FLAGS, *static_flags))
+    return None
+
+
+def _build(project: Project, compiler: Compiler, objects: dict[Library, list[Path]], progress: Progress) -> str:
+    missing = [
+        (library, source, path)
+        for library, paths in objects.items()
+        for source, path in zip(library.sources, paths, strict=True)
+        if not path.exists()
+    ]
+    with ThreadPoolExecutor(max_workers=os.cpu_count()) as pool:
+        work = [pool.submit(_compile, project, compiler, library, source, path) for library, source, path in missing]
+        try:
+            for n_done, future in enumerate(work):
+                progress.show(f"compiling {n_done} of {len(work)}")
+                future.result()
+        except BaseException:
+            pool.shutdown(cancel_futures=True)
+            raise
+    for library, paths in objects.items():
+        _link(compiler, library, paths, project.root)
+    _forget_old_objects({path for paths in objects.values() for path in paths})
+    return f"{len(objects)} libraries, {len(missing)} sources compiled by {compiler.command[-1]}"
+
+
+def _object(project: Project, compiler: Compiler, library: Library, source: Path) -> Path:
+    key = digest(repr(compiler), *library.flags, source, _headers(project))[:16]
+    return project.build / "objects" / library.path.stem / f"{source.stem}-{key}.o"
+
+
+def _compile(project: Project, compiler: Compiler, library: Library, source: Path, path: Path) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    partial = path.with_suffix(".part.o")
+    source_name = source.relative_to(project.root)  # so that the output does not depend on where the checkout is
+    _run(
+        [*compiler.command, *compiler.compile_flags, *library.flags, "-Icuda_src", "-c", source_name, "-o", partial],
+        project.root,
+    )
+    partial.replace(path)
+
+
+def _link(compiler: Compiler, library: Library, objects: Sequence[Path], root: Path) -> None:
+    library.path.parent.mkdir(parents=True, exist_ok=True)
+    partial = library.path.with_suffix(".part.so")
+    _run([*compiler.command, *objects, *compiler.link_flags, f"-Wl,-soname,{library.path.name}", "-o", partial], root)
+    partial.replace(library.path)  # a new file: processes that have mapped the old one keep it
+
+
+def _run(command: Sequence[str | Path], cwd: Path) -> None:
+    result = subprocess.run(command, capture_output=True, text=True, cwd=cwd, check=False)
+    if result.returncode != 0:
+        raise BuildError(
+            f"the compiler failed: {telling_line(result.stderr)}; the command was: {' '.join(map(str, command))}"
+        )
+
+
+def _forget_old_objects(current: set[Path]) -> None:
+    for directory in {path.parent for path in current}:
+        for path in directory.glob("*.o"):
+            if path not in current:
+                path.unlink()

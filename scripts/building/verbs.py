@@ -1,0 +1,96 @@
+"""The command line of `build.py`: which steps each verb needs, in order. It knows no step's inside."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NoReturn
+
+from scripts.building.environment import make_environment
+from scripts.building.native import build_native
+from scripts.building.project import Project, running_python
+from scripts.building.steps import BuildError, only_build
+from scripts.building.zipapp import build_zipapp
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def main(words: Sequence[str]) -> int:
+    """Run a verb; the exit status."""
+    parser = _parser()
+    arguments, rest = parser.parse_known_args(words)
+    if rest and arguments.verb not in {"serve", "test"}:
+        parser.error(f"{arguments.verb} takes no {rest[0]}")
+    try:
+        project = Project.load(ROOT)
+        if arguments.verb == "clean":
+            return _clean(project)
+        with only_build(project.build):
+            _build(project, arguments.verb, arguments.with_model)
+        if arguments.verb == "serve":
+            _become([sys.executable, project.zipapp, "serve", *rest])
+        if arguments.verb == "test":
+            _become([ROOT / "scripts" / "test", *rest])
+    except BuildError as error:
+        print(f"build.py: {error}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        return 130
+    return 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="build.py", description="Build Helios from nothing, then serve or test it.")
+    parser.add_argument(
+        "verb",
+        nargs="?",
+        default="all",
+        choices=["serve", "test", "all", "clean"],
+        help="serve: build for this Python, then serve; further arguments go to `helios serve`. "
+        "test: build, then run the tests; further arguments go to pytest. "
+        "all (the default): build one file for every supported Python. clean: remove all that build.py made",
+    )
+    parser.add_argument("--with-model", action="store_true", help="put the default model inside dist/helios.pyz")
+    return parser
+
+
+def _build(project: Project, verb: str, with_model: bool) -> None:
+    make_environment(project, [] if verb == "serve" else ["test"])
+    build_native(project)
+    _pull_default_model(project)
+    pythons = project.pythons if verb == "all" else (running_python(),)
+    build_zipapp(project, pythons, _prepare_default_model(project) if with_model else None)
+
+
+def _pull_default_model(project: Project) -> None:
+    _helios(project, "pull")
+
+
+def _prepare_default_model(project: Project) -> Path:
+    core = project.build / "model" / "default.core"
+    core.parent.mkdir(parents=True, exist_ok=True)
+    _helios(project, "prepare", "--output", core)
+    return core
+
+
+def _helios(project: Project, *words: str | Path) -> None:
+    """Run a verb of Helios in the environment; it shows its own progress and says what is wrong."""
+    if subprocess.run([project.python, ROOT / "helios.py", *words], check=False).returncode != 0:
+        raise BuildError(f"`helios {words[0]}` failed, see above")
+
+
+def _become(command: Sequence[str | Path]) -> NoReturn:
+    sys.stdout.flush()
+    os.execv(command[0], [str(word) for word in command])
+
+
+def _clean(project: Project) -> int:
+    for directory in (project.build, project.zipapp.parent, project.environment):
+        shutil.rmtree(directory, ignore_errors=True)
+    print("removed build, dist and .venv")
+    return 0

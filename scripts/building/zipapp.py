@@ -1,0 +1,188 @@
+"""Writes `dist/helios.pyz`: the package, its third-party wheels and the native libraries in one runnable zip.
+
+It knows zip files and wheels, not what is in them. The same inputs give the same bytes: names are sorted, dates and permissions
+fixed. Extension modules carry their Python version in their names, so the wheels of several versions share one tree.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import platform
+import re
+import shutil
+import zipfile
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+
+from scripts.building.project import Project
+from scripts.building.steps import BuildError, Progress, digest, files_below, run_logged, run_step
+
+HERE = Path(__file__).parent
+SHEBANG = b"#!/usr/bin/env python3\n"
+DATE = (1980, 1, 1, 0, 0, 0)
+
+# What wheels carry and a program does not need: tests, headers, type stubs, sources of extension modules.
+DROPPED_SUFFIXES = {".pyi", ".h", ".hpp", ".c", ".pxd", ".pyx", ".a", ".typed"}
+DROPPED_FOLDERS = {"tests", "testing", "_pyinstaller", "f2py", "include", "sboms"}
+KEPT_OF_DIST_INFO = {"METADATA", "licenses"}  # a licence must go where the code goes
+# Wheels of different Pythons may differ here: it says how numpy was compiled, and only `numpy.show_config` reads it.
+MAY_DIFFER = {"numpy/__config__.py"}
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A file of the zip: where it will be, and where its bytes are (a file, or a member of a wheel)."""
+
+    name: str
+    path: Path
+    member: str | None = None
+
+    def read(self) -> bytes:
+        if self.member is None:
+            return self.path.read_bytes()
+        with zipfile.ZipFile(self.path) as wheel:
+            return wheel.read(self.member)
+
+
+def build_zipapp(project: Project, pythons: Sequence[str], model: Path | None) -> None:
+    """Fetch the wheels for these Pythons and write the file, if anything in it has changed."""
+    wheels = [wheel for python in pythons for wheel in _fetch_wheels(project, python)]
+    inputs = digest(
+        *pythons,
+        *sorted({w.name for w in wheels}),
+        project.root / "helios",
+        project.native,
+        HERE,
+        *([model] if model else []),
+    )
+    run_step(
+        "zipapp",
+        project.build / "stamps" / "zipapp",
+        inputs,
+        [project.zipapp],
+        lambda progress: write_zipapp(project, wheels, pythons, model, project.zipapp, progress),
+    )
+
+
+def _fetch_wheels(project: Project, python: str) -> list[Path]:
+    directory = project.build / "wheels" / python
+    machine, tag = platform.machine(), "cp" + python.replace(".", "")
+    command: list[str | Path] = [
+        project.python,
+        "-m",
+        "pip",
+        "--disable-pip-version-check",
+        "download",
+        "-q",
+        "--no-deps",
+    ]
+    command += ["--only-binary=:all:", "--python-version", python, "--implementation", "cp"]
+    command += [word for abi in (tag, "abi3", "none") for word in ("--abi", abi)]
+    for tag in ("manylinux2014", "manylinux_2_17", "manylinux_2_28"):
+        command += ["--platform", f"{tag}_{machine}"]
+
+    def work(progress: Progress) -> str:
+        shutil.rmtree(directory, ignore_errors=True)
+        log = project.build / "log" / "wheels.log"
+        run_logged([*command, "-d", directory, *project.requirements], f"fetching for Python {python}", log, progress)
+        return f"{len(project.requirements)} for Python {python}"
+
+    stamp = project.build / "stamps" / f"wheels-{python}"
+    run_step("wheels", stamp, digest(*project.requirements, machine, python), [directory], work)
+    return sorted(directory.glob("*.whl"))
+
+
+def write_zipapp(
+    project: Project,
+    wheels: Sequence[Path],
+    pythons: Sequence[str],
+    model: Path | None,
+    output: Path,
+    progress: Progress,
+) -> str:
+    """Write the zip to `output`. Reads nothing but what is named here."""
+    entries = sorted(_merged([*_own_entries(project, model), *_wheel_entries(wheels)]), key=lambda entry: entry.name)
+    hasher, glibc, probe = hashlib.sha256(), (2, 17), ""
+    output.parent.mkdir(parents=True, exist_ok=True)
+    partial = output.with_suffix(".part")
+    with partial.open("wb") as file:
+        file.write(SHEBANG)
+        with zipfile.ZipFile(file, "w") as archive:
+            for n_done, entry in enumerate(entries):
+                progress.show(f"{n_done} of {len(entries)} files")
+                data = entry.read()
+                hasher.update(f"{entry.name}\0{len(data)}\0".encode() + data)
+                if entry.name.endswith(".so"):
+                    glibc, probe = max(glibc, _glibc_needed(data)), probe or entry.name
+                _add(archive, entry.name, data)
+            manifest = {
+                "glibc": ".".join(map(str, glibc)),
+                "hash": hasher.hexdigest()[:16],
+                "machine": platform.machine(),
+                "probe": probe,
+                "pythons": list(pythons),
+                "version": project.version,
+            }
+            _add(archive, "manifest.json", json.dumps(manifest, indent=1, sort_keys=True).encode())
+            _add(archive, "launcher.py", (HERE / "launcher.py").read_bytes())
+            _add(archive, "__main__.py", (HERE / "stub.py").read_bytes())
+    partial.chmod(0o755)
+    partial.replace(output)
+    size_mb = output.stat().st_size / 1e6
+    return f"{output.name}, {size_mb:.0f} MB, for Python {', '.join(pythons)} and glibc {manifest['glibc']}"
+
+
+def _own_entries(project: Project, model: Path | None) -> Iterator[Entry]:
+    for path in files_below(project.root / "helios"):
+        if path.suffix in {".py", ".json", ".html", ".css", ".js"}:
+            yield Entry(f"app/helios/{path.relative_to(project.root / 'helios').as_posix()}", path)
+    yield Entry("app/LICENSE", project.root / "LICENSE")
+    for path in sorted(project.native.glob("*.so")):
+        yield Entry(f"app/native/{path.name}", path)
+    if model:
+        yield Entry(f"app/model/{model.name}", model)
+
+
+def _wheel_entries(wheels: Sequence[Path]) -> Iterator[Entry]:
+    for path in wheels:
+        with zipfile.ZipFile(path) as wheel:
+            for name in wheel.namelist():
+                if _is_needed(PurePosixPath(name)) and not name.endswith("/"):
+                    yield Entry(f"site/{name}", path, name)
+
+
+def _is_needed(name: PurePosixPath) -> bool:
+    top = name.parts[0]
+    if top.endswith(".dist-info"):
+        return len(name.parts) > 1 and name.parts[1] in KEPT_OF_DIST_INFO
+    if top.endswith(".data"):
+        return False  # commands, headers
+    return name.suffix not in DROPPED_SUFFIXES and DROPPED_FOLDERS.isdisjoint(name.parts[:-1])
+
+
+def _merged(entries: Sequence[Entry]) -> list[Entry]:
+    """One entry a name. Files of one name must be the same file, or one Python would run another's code."""
+    merged: dict[str, Entry] = {}
+    for entry in entries:
+        first = merged.setdefault(entry.name, entry)
+        if first is entry or ".dist-info/" in entry.name or entry.name.removeprefix("site/") in MAY_DIFFER:
+            continue
+        if first.read() != entry.read():
+            raise BuildError(
+                f"{entry.name} differs between {first.path.name} and {entry.path.name}; one file cannot serve both"
+            )
+    return list(merged.values())
+
+
+def _glibc_needed(library: bytes) -> tuple[int, int]:
+    return max((2, int(minor)) for minor in re.findall(rb"\0GLIBC_2\.(\d+)", library) or [b"17"])
+
+
+def _add(archive: zipfile.ZipFile, name: str, data: bytes) -> None:
+    info = zipfile.ZipInfo(name, DATE)
+    info.create_system = 3  # Unix, whatever builds it
+    info.external_attr = 0o100644 << 16
+    stored = name.endswith(".core")  # compressed already
+    archive.writestr(info, data, zipfile.ZIP_STORED if stored else zipfile.ZIP_DEFLATED, compresslevel=6)
