@@ -1,0 +1,81 @@
+"""Untrusted bytes into Protobuf messages that hold nothing this version of Helios does not know.
+
+It knows the schema only through its descriptors, and no meaning. A message that passes carries no unknown field and every
+enum in it has a known number that is not the unspecified zero (CON-4).
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterator
+from typing import TypeVar
+
+from google.protobuf.descriptor import Descriptor, FieldDescriptor
+from google.protobuf.message import DecodeError, Message
+
+from helios.errors import ContractError
+
+_Message = TypeVar("_Message", bound=Message)
+
+# How an error names a message: (noun, the field that holds its name). Others are named by their field and index.
+_NAMES = {
+    "GraphContract": ("graph", "program"),
+    "ValueBinding": ("binding", "destination"),
+    "StateAccess": ("access", "view"),
+    "Program": ("program", "name"),
+    "Buffer": ("buffer", "name"),
+    "Destination": ("destination", "name"),
+    "ExecutableResource": ("resource", "id"),
+}
+
+
+def parse_message(kind: type[_Message], data: bytes, what: str) -> _Message:
+    """Decode and check one message; `what` names it in errors. Raises ContractError."""
+    message = kind()
+    try:
+        message.ParseFromString(data)
+    except DecodeError:
+        raise ContractError(f"{what} is not a valid {kind.__name__} message") from None
+    check_message(message, what)
+    return message
+
+
+def check_message(message: Message, what: str) -> None:
+    """Refuse unknown fields, and enums that are unspecified or unknown, anywhere inside. Raises ContractError."""
+    known = type(message)()
+    known.CopyFrom(message)
+    known.DiscardUnknownFields()
+    if known.ByteSize() != message.ByteSize():
+        raise ContractError(f"{what} has fields that this version of Helios does not know", hint="use a newer Helios")
+    for problem in _enum_problems(message, ()):
+        raise ContractError(f"{what}: {problem}")
+
+
+def _enum_problems(message: Message, where: tuple[str, ...]) -> Iterator[str]:
+    for field in _fields_with_enums(message.DESCRIPTOR):
+        if field.enum_type is not None:
+            number = getattr(message, field.name)
+            if number == 0 or number not in field.enum_type.values_by_number:
+                says = "is unspecified" if number == 0 else f"has the unknown number {number}"
+                yield ", ".join((*where, f"field {field.name!r} {says}"))
+        elif field.is_repeated:
+            for index, part in enumerate(getattr(message, field.name)):
+                yield from _enum_problems(part, (*where, _name(part, field.name, index)))
+        elif message.HasField(field.name):
+            part = getattr(message, field.name)
+            yield from _enum_problems(part, (*where, field.name))
+
+
+def _name(message: Message, field_name: str, index: int) -> str:
+    noun, name_field = _NAMES.get(message.DESCRIPTOR.name, ("", ""))
+    return f"{noun} {getattr(message, name_field)!r}" if noun else f"{field_name}[{index}]"
+
+
+@functools.cache
+def _fields_with_enums(descriptor: Descriptor) -> tuple[FieldDescriptor, ...]:
+    """The fields that are enums, or messages with enums somewhere inside: most nodes of a program hold none."""
+    return tuple(
+        field
+        for field in descriptor.fields
+        if field.enum_type is not None or (field.message_type is not None and _fields_with_enums(field.message_type))
+    )

@@ -1,0 +1,134 @@
+"""Rules over what a model keeps between rounds: state views, cache regions, page tables, the draft cursor.
+
+They know buffers, no programs. Views that pass lie inside persistent buffers, and two of them are either apart or one is a
+part of the other's rows.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+
+import numpy as np
+
+from helios.contract.rule import Rule, Subject, Violations, repeated, rule
+from helios.contract.schema import contract_pb2 as contract
+from helios.contract.schema import execution_pb2 as execution
+
+MAX_VIEWS = 256
+MAX_VIEW_ROWS = 1 << 20  # over all views
+_PAGED = (contract.REGION_KIND_PAGED_KEY_VALUE, contract.REGION_KIND_PAGED_LATENT, contract.REGION_KIND_SLIDING_WINDOW)
+
+
+@rule("view-names", "accesses find their view by name")
+def view_names(subject: Subject) -> Violations:
+    names = [view.name for view in subject.model.state_views]
+    if "" in names:
+        yield f"state view {names.index('')}, field 'name' is empty"
+    for name in repeated(names):
+        yield f"state view {name!r} is declared twice"
+
+
+@rule("view-places", "a state view is a window on a persistent buffer")
+def view_places(subject: Subject) -> Violations:
+    for view in subject.model.state_views:
+        where = f"state view {view.name!r}"
+        buffer = subject.buffer(view.buffer)
+        if buffer is None or buffer.kind != execution.BUFFER_KIND_STATE:
+            yield f"{where}, field 'buffer' is {view.buffer}, which is no state buffer"
+            continue
+        if not view.rows or not view.row_nbytes:
+            yield f"{where} has {view.rows:,} rows of {view.row_nbytes:,} bytes"
+        if view.rows > 1 and view.row_stride < view.row_nbytes:
+            yield f"{where}, field 'row_stride' is {view.row_stride:,}, a row has {view.row_nbytes:,} bytes"
+        end = view.offset + (view.rows - 1) * view.row_stride + view.row_nbytes
+        if end > buffer.nbytes:
+            yield f"{where} ends at byte {end:,}, its buffer {buffer.name!r} at {buffer.nbytes:,}"
+    n_rows = sum(view.rows for view in subject.model.state_views)
+    n_views = len(subject.model.state_views)
+    if n_views > MAX_VIEWS or n_rows > MAX_VIEW_ROWS:
+        yield f"{n_views:,} state views have {n_rows:,} rows, at most {MAX_VIEWS:,} and {MAX_VIEW_ROWS:,} are served"
+
+
+@rule("view-overlap", "a part of a row may have a view of its own; other bytes with two names would hide a dependency")
+def view_overlap(subject: Subject) -> Violations:
+    by_buffer: dict[int, list[contract.StateView]] = defaultdict(list)
+    for view in subject.model.state_views:
+        by_buffer[view.buffer].append(view)
+    for views in by_buffer.values():
+        level = views
+        while level:
+            whole = [view for view in level if not any(_is_part(view, other) for other in level)]
+            yield from _shared_bytes(whole)
+            level = [view for view in level if view not in whole]
+
+
+def _is_part(part: contract.StateView, whole: contract.StateView) -> bool:
+    """Whether each row of `part` lies inside the same row of `whole`, which is larger."""
+    start = part.offset - whole.offset
+    is_inside = start >= 0 and start + part.row_nbytes <= whole.row_nbytes and part.row_nbytes < whole.row_nbytes
+    return is_inside and part.rows == whole.rows and part.row_stride == whole.row_stride
+
+
+def _shared_bytes(views: list[contract.StateView]) -> Violations:
+    starts = np.concatenate([view.offset + np.arange(view.rows) * view.row_stride for view in views])
+    ends = starts + np.repeat([view.row_nbytes for view in views], [view.rows for view in views])
+    owners = np.repeat(np.arange(len(views)), [view.rows for view in views])
+    order = np.argsort(starts, kind="stable")
+    overlaps = np.flatnonzero(starts[order][1:] < ends[order][:-1])
+    if len(overlaps):
+        first, second = (views[owners[order[overlaps[0] + i]]].name for i in (0, 1))
+        yield f"state views {first!r} and {second!r} share byte {starts[order][overlaps[0] + 1]:,} of their buffer"
+
+
+@rule("cache-regions", "pages are allocated for the planes that the regions name")
+def cache_regions(subject: Subject) -> Violations:
+    cache = subject.model.cache
+    if not cache.regions:
+        yield "cache, field 'regions' is empty"
+    for index, region in enumerate(cache.regions):
+        where, is_paged = f"cache region {index}", region.kind in _PAGED
+        if is_paged and not region.planes:
+            yield f"{where}, field 'planes' is empty"
+        if is_paged and (not region.tokens_per_record or cache.page_tokens % region.tokens_per_record):
+            yield f"{where}, field 'tokens_per_record' is {region.tokens_per_record}, no divisor of {cache.page_tokens}"
+        if (region.kind == contract.REGION_KIND_SLIDING_WINDOW) != (region.window_tokens > 0):
+            yield f"{where}, field 'window_tokens' is {region.window_tokens:,}"
+        for plane in region.planes:
+            buffer = subject.buffer(plane)
+            if buffer is None or buffer.kind != execution.BUFFER_KIND_CACHE_PLANE:
+                yield f"{where}, field 'planes' names buffer {plane}, which is no cache plane"
+    named = [plane for region in cache.regions for plane in region.planes]
+    for plane in repeated(named):
+        yield f"cache plane {plane} belongs to two regions"
+    for buffer in subject.manifest.buffers:
+        if buffer.kind == execution.BUFFER_KIND_CACHE_PLANE and buffer.id not in named:
+            yield f"buffer {buffer.name!r} is a cache plane of no region"
+
+
+@rule("page-tables", "a page table holds the pages of every slot")
+def page_tables(subject: Subject) -> Violations:
+    manifest = subject.manifest
+    nbytes = 4 * manifest.request_slots * manifest.pages_per_slot
+    for index, view in enumerate(subject.model.cache.page_tables):
+        buffer = subject.buffer(view.buffer)
+        if buffer is None or buffer.kind != execution.BUFFER_KIND_STATE:
+            yield f"page table {index}, field 'buffer' is {view.buffer}, which is no state buffer"
+        elif buffer.nbytes < nbytes:
+            yield (
+                f"page table {index} needs {nbytes:,} bytes ({manifest.request_slots:,} slots of "
+                f"{manifest.pages_per_slot:,} pages), its buffer {buffer.name!r} has {buffer.nbytes:,}"
+            )
+        if view.page_offset >= manifest.pages_per_slot:
+            yield f"page table {index}, field 'page_offset' is {view.page_offset:,} of {manifest.pages_per_slot:,} pages"
+    for buffer_id in repeated(view.buffer for view in subject.model.cache.page_tables):
+        yield f"buffer {buffer_id} is a page table twice"
+
+
+@rule("draft-cursor", "a cursor is committed state that a view names")
+def draft_cursor(subject: Subject) -> Violations:
+    cache = subject.model.cache
+    if cache.HasField("draft_cursor") and cache.draft_cursor.view not in subject.views:
+        yield f"draft cursor, field 'view' names {cache.draft_cursor.view!r}, which is no state view"
+
+
+RULES: tuple[Rule, ...] = (view_names, view_places, view_overlap, cache_regions, page_tables, draft_cursor)
