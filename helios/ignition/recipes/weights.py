@@ -1,0 +1,115 @@
+"""Tensors of a checkpoint taken into weight buffers: checked, laid out for the kernels, and accounted for.
+
+It knows shapes and layouts, no architecture. Every buffer is produced on demand, so that at most one weight is in memory
+at a time, and a checkpoint with a tensor that nobody took is refused rather than half computed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from helios.contract.schema import execution_pb2 as pb
+from helios.errors import CheckpointError
+from helios.ignition.capture import Capture, Tensor
+from helios.ignition.checkpoints.ggml_types import GgmlType, dequantize
+from helios.ignition.checkpoints.gguf import Gguf, GgufTensor
+from helios.ignition.operations import Weight
+from helios.ignition.preparation.layouts import LAYOUTS, Bytes, interleave_groups, pack, packed_nbytes
+
+PLAIN_LAYOUT = "f32"  # vectors and tables, as they are
+
+
+@dataclass(frozen=True, slots=True)
+class WeightResource:
+    """The content of one weight buffer; `produce` makes its bytes."""
+
+    id: str
+    layout: str
+    nbytes: int
+    produce: Callable[[], Bytes]
+
+
+class WeightBook:
+    """Declares weight buffers on a capture and remembers which tensors they came from."""
+
+    def __init__(self, checkpoint: Gguf, capture: Capture) -> None:
+        self.resources: list[WeightResource] = []
+        self._checkpoint = checkpoint
+        self._capture = capture
+        self._taken: set[str] = set()
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._checkpoint.tensors
+
+    def n_rows(self, name: str) -> int:
+        return self._checkpoint.tensor(name).n_rows
+
+    def share_type(self, *names: str) -> bool:
+        """Whether the matrices can be packed as one."""
+        return len({self._checkpoint.tensor(name).type for name in names}) == 1
+
+    def matrix(self, role: str, parts: Sequence[tuple[str, int]], n_in: int, *, n_used: int | None = None) -> Weight:
+        """The rows of the named tensors (name, rows) one after the other; only the first `n_used` where given."""
+        tensors = [self._take(name, (n_out, n_in)) for name, n_out in parts]
+        n_out = sum(n for _, n in parts) if n_used is None else n_used
+        type_ = tensors[0].type
+
+        def produce() -> Bytes:
+            return pack(type_, [tensor.raw[:n_used] for tensor in tensors])
+
+        return self._weight(role, type_, n_in, n_out, produce)
+
+    def interleaved(self, role: str, gate: str, up: str, n_out: int, n_in: int) -> Weight:
+        """Two matrices of the same type and shape, alternating by groups of 8 rows."""
+        first, second = self._take(gate, (n_out, n_in)), self._take(up, (n_out, n_in))
+
+        def produce() -> Bytes:
+            return pack(first.type, [interleave_groups(first.raw, second.raw)])
+
+        return self._weight(role, first.type, n_in, 2 * n_out, produce)
+
+    def vector(self, role: str, parts: Sequence[tuple[str, int]]) -> Tensor:
+        """Float vectors (name, length) one after the other; one that the checkpoint lacks is zero."""
+        found = {name: self._take(name, (length,)) for name, length in parts if name in self}
+
+        def produce() -> Bytes:
+            values = [
+                dequantize(found[name]) if name in found else np.zeros(length, np.float32) for name, length in parts
+            ]
+            return np.concatenate(values).view(np.uint8)
+
+        return self._plain(role, 4 * sum(length for _, length in parts), produce)
+
+    def table(self, role: str, n_floats: int, compute: Callable[[], npt.NDArray[np.float32]]) -> Tensor:
+        """A constant that the recipe computes."""
+        return self._plain(role, 4 * n_floats, lambda: compute().reshape(-1).view(np.uint8))
+
+    def values(self, name: str, length: int) -> npt.NDArray[np.float32]:
+        """A vector that the recipe reads at preparation."""
+        return dequantize(self._take(name, (length,)))
+
+    def check_all_taken(self) -> None:
+        """Raises CheckpointError for a tensor that nothing used: the model does something that the recipe does not."""
+        left = sorted(self._checkpoint.tensors.keys() - self._taken)
+        if left:
+            raise CheckpointError(f"tensor {left[0]!r} and {len(left) - 1:,} more are not part of this architecture")
+
+    def _take(self, name: str, shape: tuple[int, ...]) -> GgufTensor:
+        self._taken.add(name)
+        return self._checkpoint.tensor(name, shape)
+
+    def _weight(self, role: str, type_: GgmlType, n_in: int, n_out: int, produce: Callable[[], Bytes]) -> Weight:
+        layout, nbytes = LAYOUTS[type_], packed_nbytes(type_, n_out, n_in)
+        self.resources.append(WeightResource(role, layout, nbytes, produce))
+        return Weight(self._buffer(role, nbytes), layout, n_in, n_out)
+
+    def _plain(self, role: str, nbytes: int, produce: Callable[[], Bytes]) -> Tensor:
+        self.resources.append(WeightResource(role, PLAIN_LAYOUT, nbytes, produce))
+        return self._buffer(role, nbytes)
+
+    def _buffer(self, role: str, nbytes: int) -> Tensor:
+        return self._capture.buffer(role, pb.BUFFER_KIND_WEIGHT, nbytes, resource=role)
