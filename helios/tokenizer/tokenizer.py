@@ -1,0 +1,181 @@
+"""Text to tokens and back: what a vocabulary says, on top of the `tokenizers` library.
+
+It knows no model and no prompt format; the only input is the tokenizer asset of a core (a tokenizer.json). Nothing here changes
+after construction, so one `Tokenizer` serves any number of threads, and text that was not allowed special tokens never yields
+the id of one.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Sequence
+from typing import Any, Self
+
+import tokenizers
+
+from helios.errors import CoreError, InvalidValueError
+
+_MAX_VOCABULARY = 1 << 24
+_BYTE_TOKEN = re.compile(r"<0x([0-9A-F]{2})>")
+
+
+class Tokenizer:
+    """The vocabulary of one model. Made by `from_bytes`."""
+
+    def __init__(self, asset: bytes) -> None:
+        # The library decides by a property of the whole tokenizer whether special tokens are found in text, and setting it
+        # for a call would race with other threads; so there are two.
+        self._open = _load(asset)
+        self._plain = _load(asset)
+        self._plain.encode_special_tokens = True
+        settings = json.loads(asset)
+        decoders = _decoders(settings)
+        added = self._open.get_added_tokens_decoder()
+        self._special = frozenset(token_id for token_id, token in added.items() if token.special)
+        unknown = settings["model"].get("unk_token")
+        self._forbidden = self._special - {None if unknown is None else self.token_id(unknown)}
+        self._all_bytes = _byte_table(
+            self._open, {token_id: token.content for token_id, token in added.items()}, decoders
+        )
+        self._visible_bytes = tuple(
+            b"" if token_id in self._special else piece for token_id, piece in enumerate(self._all_bytes)
+        )
+        self.vocabulary_size = len(self._all_bytes)
+        self.has_dummy_prefix = any(each["type"] == "Strip" and each.get("start") for each in decoders)
+
+    @classmethod
+    def from_bytes(cls, asset: bytes) -> Self:
+        """Read a tokenizer.json; CoreError when it is not one, or of a kind whose tokens have no bytes."""
+        return cls(asset)
+
+    def encode(self, text: str, *, allow_special: bool) -> list[int]:
+        """The ids of `text`. Special tokens spelled in it are found only when allowed; otherwise they are plain characters."""
+        _require_unicode(text)
+        if allow_special:
+            return self._open.encode(text, add_special_tokens=False).ids
+        encoding = self._plain.encode(text, add_special_tokens=False)
+        ids = encoding.ids
+        if self._forbidden.isdisjoint(ids):
+            return ids
+        return self._respell(text, encoding)
+
+    def token_bytes(self, token_id: int) -> bytes:
+        """The bytes that a token stands for; those of its spelling for a special token. InvalidValueError for an unknown id."""
+        if not 0 <= token_id < self.vocabulary_size:
+            raise unknown_token(token_id, self.vocabulary_size)
+        return self._all_bytes[token_id]
+
+    def byte_table(self, *, skip_special: bool) -> tuple[bytes, ...]:
+        """`token_bytes` of every id in order; with `skip_special`, special tokens stand for nothing."""
+        return self._visible_bytes if skip_special else self._all_bytes
+
+    def is_special(self, token_id: int) -> bool:
+        if not 0 <= token_id < self.vocabulary_size:
+            raise unknown_token(token_id, self.vocabulary_size)
+        return token_id in self._special
+
+    def token_id(self, text: str) -> int | None:
+        """The id of the token that the vocabulary spells so (in its own alphabet), None when there is none."""
+        found: int | None = self._open.token_to_id(text)
+        return found
+
+    def decode(self, ids: Iterable[int], *, skip_special: bool = False) -> str:
+        """The text of a sequence. Bytes that are not UTF-8 become U+FFFD; a leading space that encoding adds is dropped."""
+        table = self.byte_table(skip_special=skip_special)
+        pieces: list[bytes] = []
+        for token_id in ids:
+            if not 0 <= token_id < self.vocabulary_size:
+                raise unknown_token(token_id, self.vocabulary_size)
+            pieces.append(table[token_id])
+        joined = b"".join(pieces)
+        return (joined.removeprefix(b" ") if self.has_dummy_prefix else joined).decode("utf-8", errors="replace")
+
+    def _respell(self, text: str, encoding: tokenizers.Encoding) -> list[int]:
+        """Spell every special token character by character.
+
+        Only a model that looks whole words up before it merges (`ignore_merges`), or whose merges build the spelling of a
+        special token, comes here.
+        """
+        ids: list[int] = []
+        for token_id, (start, end) in zip(encoding.ids, encoding.offsets, strict=True):
+            if token_id not in self._forbidden:
+                ids.append(token_id)
+                continue
+            for character in text[start:end]:
+                spelled = self._plain.encode(character, add_special_tokens=False).ids
+                ids.extend(each for each in spelled if each not in self._forbidden)
+        return ids
+
+
+def unknown_token(token_id: int, vocabulary_size: int) -> InvalidValueError:
+    return InvalidValueError(f"token id {token_id} is not in the vocabulary of {vocabulary_size:,} tokens")
+
+
+def _require_unicode(text: str) -> None:
+    """Refuse a lone surrogate, which JSON's escapes can smuggle into a str."""
+    try:
+        text.encode("utf-8")
+    except UnicodeEncodeError as error:
+        raise InvalidValueError(
+            f"text has the lone surrogate U+{ord(text[error.start]):04X} at character {error.start:,}, "
+            "which is not valid Unicode"
+        ) from None
+
+
+def _load(asset: bytes) -> tokenizers.Tokenizer:
+    try:
+        return tokenizers.Tokenizer.from_buffer(asset)
+    except Exception as error:  # the library raises nothing more precise
+        raise CoreError(f"the tokenizer is not a tokenizer.json: {error}") from error
+
+
+def _decoders(settings: dict[str, Any]) -> Sequence[dict[str, Any]]:
+    decoder = settings.get("decoder")
+    if decoder is None:
+        raise CoreError("the tokenizer names no decoder, so its tokens have no known bytes")
+    decoders: Sequence[dict[str, Any]] = decoder["decoders"] if decoder["type"] == "Sequence" else [decoder]
+    return decoders
+
+
+def _byte_table(
+    library: tokenizers.Tokenizer, added: dict[int, str], decoders: Sequence[dict[str, Any]]
+) -> tuple[bytes, ...]:
+    """Bytes by id. An id that no token has stands for nothing."""
+    kinds = {decoder["type"] for decoder in decoders}
+    if "ByteLevel" in kinds:
+        to_bytes = _from_byte_level
+    elif "ByteFallback" in kinds:
+        to_bytes = _from_sentencepiece
+    else:
+        raise CoreError(f"the tokenizer has the decoder {sorted(kinds)}, this build reads ByteLevel and ByteFallback")
+    vocabulary: dict[str, int] = library.get_vocab(with_added_tokens=True)
+    largest = max(vocabulary.values(), default=-1)
+    if not 0 <= largest < _MAX_VOCABULARY:
+        raise CoreError(f"the tokenizer's largest token id is {largest:,}, it must be 0 to {_MAX_VOCABULARY - 1:,}")
+    table = [b""] * (largest + 1)
+    for text, token_id in vocabulary.items():
+        table[token_id] = text.encode("utf-8") if token_id in added else to_bytes(text)
+    return tuple(table)
+
+
+def _byte_alphabet() -> dict[int, int]:
+    """Code point -> byte of the alphabet that GPT-2 chose: printable Latin-1 is itself, the other bytes follow from U+0100."""
+    printable = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
+    others = [byte for byte in range(256) if byte not in printable]
+    return {byte: byte for byte in printable} | {0x100 + index: byte for index, byte in enumerate(others)}
+
+
+_ALPHABET = _byte_alphabet()
+_ALPHABET_CHARACTERS = frozenset(map(chr, _ALPHABET))
+
+
+def _from_byte_level(text: str) -> bytes:
+    if _ALPHABET_CHARACTERS.issuperset(text):
+        return text.translate(_ALPHABET).encode("latin-1")
+    return text.encode("utf-8")  # outside the alphabet: a token kept as text, as the library does
+
+
+def _from_sentencepiece(text: str) -> bytes:
+    byte = _BYTE_TOKEN.fullmatch(text)
+    return bytes([int(byte[1], 16)]) if byte else text.replace("\u2581", " ").encode("utf-8")
