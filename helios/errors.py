@@ -131,6 +131,60 @@ class CoreError(ArtifactError):
     code = "bad_core"
 
 
+class CoreSignatureError(CoreError):
+    """The signature does not fit the signed bytes."""
+
+    code = "core_signature"
+
+
+class ChunkCountError(CoreError):
+    """A resource does not have one hash for each chunk of its stored bytes."""
+
+    code = "core_chunk_count"
+
+
+class ChunkHashError(CoreError):
+    """A chunk's bytes are not those that were signed."""
+
+    code = "core_chunk_hash"
+
+
+class FrameError(CoreError):
+    """A resource's stored bytes are no zstd frame that may be decoded."""
+
+    code = "core_frame"
+
+
+class TruncatedFrameError(FrameError):
+    """The frame ends behind the stored bytes."""
+
+    code = "core_frame_truncated"
+
+
+class ExtraFrameError(FrameError):
+    """Another frame follows in the stored bytes."""
+
+    code = "core_frame_extra"
+
+
+class TrailingBytesError(FrameError):
+    """Bytes that are no frame follow in the stored bytes."""
+
+    code = "core_frame_trailing"
+
+
+class FrameWindowError(FrameError):
+    """The frame asks for a larger decoder window than is given."""
+
+    code = "core_frame_window"
+
+
+class DecodedLengthError(FrameError):
+    """The frame does not decode to the signed length."""
+
+    code = "core_decoded_length"
+
+
 class TrustError(CoreError):
     """The core's publisher is not accepted."""
 
