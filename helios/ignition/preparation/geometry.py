@@ -62,7 +62,8 @@ class ProgramShape:
     @property
     def name(self) -> str:
         operation = pb.Operation.Name(self.operation).removeprefix("OPERATION_").lower()
-        return f"{operation}.b{self.batch}.p{self.packed_tokens}"
+        rows = f".p{self.packed_tokens}" if self.tokens > 1 else ""
+        return f"{operation}.b{self.batch}{rows}"
 
 
 def program_shapes(geometry: ServingGeometry) -> list[ProgramShape]:
