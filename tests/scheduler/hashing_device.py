@@ -1,7 +1,7 @@
 """A device that hashes: the next token is a hash of everything its slot's pages hold, read through the page table.
 
-It keeps the device's half of the bargain (state rows, page table, EOS and limit, completions) in plain Python, so any mistake in the
-scheduler's books (a page in two hands, a stale table, a skipped position) changes a token.
+It keeps the device's half of the bargain (state rows, page table, EOS and limit, completions) in plain Python, so any mistake
+in the scheduler's books (a page in two hands, a stale table, a skipped position) changes a token.
 """
 
 from __future__ import annotations
@@ -71,7 +71,8 @@ class HashingDevice:
 
     def _run_lane(self, lane: Lane) -> LaneCompletion:
         slot = self._slots[lane.slot]
-        assert slot.request is not None and slot.generation == lane.generation
+        assert slot.request is not None
+        assert slot.generation == lane.generation
         token, emitted = -1, 0
         if not slot.finish:
             self._feed(slot, lane)

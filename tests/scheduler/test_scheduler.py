@@ -80,7 +80,8 @@ class Simulation:
 
     def ending(self, key: int) -> Finished | Failed:
         endings = [event for event in self.events[key] if isinstance(event, Finished | Failed)]
-        assert len(endings) == 1 and self.events[key][-1] is endings[0]
+        assert len(endings) == 1
+        assert self.events[key][-1] is endings[0]
         return endings[0]
 
 
@@ -89,7 +90,7 @@ requests = st.builds(
     GenerationRequest,
     prompt_tokens=prompts,
     output_limit=st.integers(1, 40),
-    eos_tokens=st.sampled_from([(), (3,), tuple(range(0, 16))]),
+    eos_tokens=st.sampled_from([(), (3,), tuple(range(16))]),
     sampling=st.builds(SamplingParameters, seed=st.integers(0, 3)),
     host_stop=st.sampled_from([None, None, None, lambda token: token % 7 == 0]),
 )
@@ -163,38 +164,95 @@ def test_a_long_prompt_does_not_stall_running_streams() -> None:
         assert len(simulation.tokens(0)) == n_tokens
 
 
-def test_two_prompts_share_the_prefill_budget() -> None:
-    """A short prompt that arrives behind a long one is not kept waiting for all of it."""
-    simulation = Simulation(chunk=16, frames=1)
-    simulation.scheduler.submit(0, GenerationRequest(tuple(range(90)), 2))
-    simulation.scheduler.submit(1, GenerationRequest((5, 6, 7), 2))
+def test_a_prompt_is_prefilled_while_streams_are_decoding() -> None:
+    """HTTP-2: running streams do not keep a new prompt waiting either."""
+    simulation = Simulation(chunk=8, frames=1)
+    simulation.scheduler.submit(0, GenerationRequest((1, 2), 60))
     simulation.launch()
     simulation.retire()
+    simulation.scheduler.submit(1, GenerationRequest(tuple(range(20)), 4))
+    for _ in range(3):
+        simulation.launch()
+        simulation.retire()
     assert simulation.tokens(1)
-    assert not simulation.tokens(0)
+
+
+def test_long_prompts_share_the_prefill_budget() -> None:
+    """Of two long prompts and a short one behind them, nobody waits for another's whole prompt."""
+    simulation = Simulation(chunk=16, frames=1)
+    for key, n_prompt in enumerate([90, 90, 3]):
+        simulation.scheduler.submit(key, GenerationRequest(tuple(range(n_prompt)), 2))
+    round_ = simulation.scheduler.plan()
+    assert round_ is not None
+    assert [lane.query_length for lane in round_.lanes] == [6, 7, 3]
 
 
 def test_requests_wait_for_pages_in_order_of_arrival() -> None:
-    """HTTP-3: page shortage waits; nobody overtakes."""
+    """HTTP-3: page shortage waits; nobody overtakes, not even a request that would fit."""
     simulation = Simulation(n_slots=4, n_pages=6)
-    for key in range(3):
-        simulation.scheduler.submit(key, GenerationRequest(tuple(range(50)), 30))
-    simulation.launch()
-    assert simulation.scheduler.statistics()["requests_waiting"] == 2
+    for key, (n_prompt, n_output) in enumerate([(50, 30), (50, 30), (2, 10)]):
+        simulation.scheduler.submit(key, GenerationRequest(tuple(range(n_prompt)), n_output))
+    for _ in range(4):
+        simulation.launch()
+        simulation.retire()
+        assert simulation.scheduler.statistics()["requests_waiting"] == 2
     simulation.run()
     assert [isinstance(simulation.ending(key), Finished) for key in range(3)] == [True] * 3
 
 
 def test_a_host_decided_request_has_one_round_outstanding() -> None:
-    """STOP-3: while a string stop is active the next round waits for the decision."""
+    """STOP-3: while a string stop is active the next round, of anybody, waits for the decision."""
     simulation = Simulation()
     simulation.scheduler.submit(0, GenerationRequest((1,), 20, host_stop=lambda token: False))
-    simulation.scheduler.submit(1, GenerationRequest((2,), 20))
+    simulation.scheduler.submit(1, GenerationRequest((2,), 40))
+    n_most = 0
     while simulation.scheduler.has_work:
-        simulation.launch()
-        assert not simulation.launch() or 0 not in simulation.events or simulation.events[0][-1].__class__ is Finished
+        while simulation.launch():
+            pass
+        if 0 not in simulation.events or not isinstance(simulation.events[0][-1], Finished):
+            n_most = max(n_most, len(simulation.in_flight))
         simulation.retire()
+    assert n_most == 1
     assert len(simulation.tokens(0)) == 20
+    assert len(simulation.tokens(1)) == 40
+
+
+def test_an_end_token_wins_over_a_host_stop() -> None:
+    """FE-7: EOS, output limit and user stop stay distinct."""
+    first = tokens_alone(GenerationRequest((1,), 1), CONTEXT)[0]
+    reasons = {}
+    for key, (eos, stop) in enumerate([((first,), True), ((), True), ((), False)]):
+        simulation = Simulation()
+        simulation.scheduler.submit(key, GenerationRequest((1,), 1, eos, host_stop=lambda token, stop=stop: stop))
+        simulation.run()
+        ending = simulation.ending(key)
+        assert isinstance(ending, Finished)
+        reasons[key] = ending.reason
+    assert reasons == {0: FinishReason.EOS, 1: FinishReason.STOP, 2: FinishReason.LIMIT}
+
+
+def test_an_ended_request_is_in_no_later_round() -> None:
+    """SPEC-8: what has ended drains, and takes no more of the device's time."""
+    simulation = Simulation()
+    simulation.scheduler.submit(0, GenerationRequest((1,), 20))
+    simulation.launch()
+    simulation.launch()
+    simulation.take(simulation.scheduler.cancel(0))
+    assert simulation.scheduler.plan() is None
+    simulation.run()
+    assert simulation.scheduler.counters.n_rounds == 2
+
+
+def test_a_slot_has_a_new_generation_for_every_request() -> None:
+    """CON-9: a late completion of an earlier owner can be told from the present one's."""
+    simulation = Simulation(n_slots=1)
+    generations = []
+    for key in range(3):
+        simulation.scheduler.submit(key, GenerationRequest((1,), 1))
+        simulation.launch()
+        generations.append(simulation.in_flight[0][0].lanes[0].generation)
+        simulation.run()
+    assert len(set(generations)) == 3
 
 
 @pytest.mark.parametrize("n_prompt", [0, CONTEXT, CONTEXT + 1])
@@ -211,7 +269,8 @@ def test_generation_that_fills_the_context_ends_with_the_limit() -> None:
     simulation.run()
     assert len(simulation.tokens(0)) == 3
     ending = simulation.ending(0)
-    assert isinstance(ending, Finished) and ending.reason is FinishReason.LIMIT
+    assert isinstance(ending, Finished)
+    assert ending.reason is FinishReason.LIMIT
 
 
 FAULTS = [
