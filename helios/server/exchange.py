@@ -1,0 +1,84 @@
+"""One HTTP request and the response to it, as the endpoints see them.
+
+It knows no sockets and no parser: a Wire carries the bytes. A response starts once, and `write` returns only when the
+reader's socket has taken everything, so that an endpoint that has returned has been read.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Protocol
+
+from helios.errors import HeliosError, InternalError
+from helios.server.status import error_body, status_of
+
+Headers = Iterable[tuple[str, str]]
+
+
+@dataclass(frozen=True, slots=True)
+class HttpRequest:
+    """A complete request. Header names are lower case; `path` is percent-decoded and has no query."""
+
+    id: str
+    method: str
+    path: str
+    headers: Mapping[str, str]
+    body: bytes
+
+
+class Wire(Protocol):
+    """Where a response goes."""
+
+    def send_head(self, status: int, headers: Headers) -> None: ...
+    def send_body(self, piece: bytes) -> None: ...
+    def send_end(self) -> None: ...
+    async def drained(self) -> None: ...
+    @property
+    def is_paused(self) -> bool: ...
+
+
+class Exchange:
+    """A request with its response. `status` is None until the response has started."""
+
+    def __init__(self, request: HttpRequest, wire: Wire) -> None:
+        self.request = request
+        self.status: int | None = None
+        self._wire = wire
+
+    def start(self, status: int, headers: Headers) -> None:
+        """Send the response's head; without a Content-Length the body is chunked."""
+        if self.status is not None:
+            raise InternalError(f"the response to {self.request.path} was started twice")
+        self.status = status
+        self._wire.send_head(status, (*headers, ("X-Request-Id", self.request.id)))
+
+    async def write(self, piece: bytes) -> None:
+        self._wire.send_body(piece)
+        await self._wire.drained()
+
+    def write_comment(self, piece: bytes) -> None:
+        """Send filler without waiting, or not at all when the reader has paused."""
+        if not self._wire.is_paused:
+            self._wire.send_body(piece)
+
+    async def finish(self) -> None:
+        self._wire.send_end()
+        await self._wire.drained()
+
+    async def respond(self, status: int, body: bytes, content_type: str, headers: Headers = ()) -> None:
+        """A whole response. The body of a HEAD response is left out, its length is told."""
+        self.start(status, (("Content-Type", content_type), ("Content-Length", str(len(body))), *headers))
+        if self.request.method != "HEAD":
+            self._wire.send_body(body)
+        await self.finish()
+
+    async def respond_json(self, document: object, status: int = 200, headers: Headers = ()) -> None:
+        body = json.dumps(document, ensure_ascii=False, separators=(",", ":")).encode(errors="replace")
+        await self.respond(status, body, "application/json", headers)
+
+    async def respond_error(self, error: HeliosError) -> None:
+        """The OpenAI error object under the error's own status."""
+        status = status_of(error)
+        await self.respond_json(error_body(error), status.number, status.headers)

@@ -1,0 +1,31 @@
+"""What every endpoint may use, handed to it with each exchange.
+
+It knows no routes. All of it lives as long as the server; `is_draining` alone changes.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from helios.metrics import ServerMetrics
+from helios.server.frontend import Frontend
+from helios.settings import Settings
+
+if TYPE_CHECKING:
+    from helios.engine import Engine
+
+
+@dataclass(slots=True)
+class Services:
+    """The engine and what stands around it. `started` is in Unix seconds, for `/v1/models`."""
+
+    engine: Engine
+    settings: Settings
+    frontend: Frontend
+    metrics: ServerMetrics
+    started: int
+    clock: Callable[[], float] = time.monotonic
+    is_draining: bool = False

@@ -1,0 +1,166 @@
+"""Every start-up setting, written once: its default, help text and accepted range.
+
+Flags, `HELIOS_<NAME>` variables and TOML keys are derived from the one dataclass here, which is also the only code that reads
+`os.environ`. A flag wins over the environment, the environment over the file, the file over the default; a malformed value
+stops the start with the accepted range.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import tomllib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar
+
+from helios.errors import MissingFileError, SettingError
+
+VERSION = "0.1.0"
+ENVIRONMENT_PREFIX = "HELIOS_"
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """What a setting's value may be. `choices` is for text; `low` and `high` are inclusive, for numbers."""
+
+    kind: type[int] | type[float] | type[str]
+    help: str
+    low: float | None = None
+    high: float | None = None
+    choices: tuple[str, ...] = ()
+
+    @property
+    def accepted(self) -> str:
+        """The accepted range in words, for messages and `--help`."""
+        if self.choices:
+            return "one of " + ", ".join(self.choices)
+        noun = {int: "a whole number", float: "a number", str: "text"}[self.kind]
+        return noun if self.low is None else f"{noun} from {self.low:,.10g} to {self.high:,.10g}"
+
+    def parse(self, name: str, raw: object) -> Any:
+        """`raw` (flag text, variable text or TOML value) as a checked value; SettingError when it is not one."""
+        try:
+            value = self._convert(raw)
+        except ValueError:
+            raise SettingError(f"{name} is {str(raw)[:80]!r}", hint=f"it must be {self.accepted}") from None
+        is_inside = self.low is None or self.high is None or self.low <= value <= self.high
+        if not is_inside or value == "" or (self.choices and value not in self.choices):
+            raise SettingError(f"{name} is {str(raw)[:80]}", hint=f"it must be {self.accepted}")
+        return value
+
+    def _convert(self, raw: object) -> Any:
+        if isinstance(raw, bool) or not isinstance(raw, (str, int, float)):
+            raise ValueError
+        if self.kind is int and isinstance(raw, float):
+            raise ValueError
+        if self.kind is str and not isinstance(raw, str):
+            raise ValueError
+        return self.kind(raw)
+
+
+def _setting(default: object, text: str, kind: type[Any], **limits: Any) -> Any:
+    return dataclasses.field(default=default, metadata={"rule": Rule(kind, text, **limits)})
+
+
+@dataclass(frozen=True)
+class Settings:
+    """The settings of one process. None means that the core or the machine decides."""
+
+    host: str = _setting("127.0.0.1", "address to listen on", str)
+    port: int = _setting(8000, "TCP port to listen on; 0 takes a free one", int, low=0, high=65535)
+    device: str = _setting("auto", "where programs run", str, choices=("auto", "cpu", "cuda"))
+    context: int | None = _setting(
+        None, "tokens of one request, prompt and answer (the core's)", int, low=16, high=1 << 24
+    )
+    max_active: int | None = _setting(None, "requests generated at once (the core's)", int, low=1, high=4096)
+    queue_capacity: int = _setting(256, "requests that may wait for a slot", int, low=1, high=1_000_000)
+    threads: int | None = _setting(None, "worker threads of the CPU device (one a core)", int, low=1, high=1024)
+    frontend_workers: int = _setting(2, "threads that render and tokenise prompts", int, low=1, high=256)
+    accept: str = _setting("local", "publisher namespace whose cores are accepted", str)
+    header_limit: int = _setting(32 << 10, "bytes of one request's headers", int, low=1 << 10, high=1 << 20)
+    body_limit: int = _setting(8 << 20, "bytes of one request's body", int, low=1 << 10, high=1 << 30)
+    header_timeout: float = _setting(20.0, "seconds for a request's headers to arrive", float, low=0.05, high=3600)
+    body_timeout: float = _setting(60.0, "seconds for a request's body to arrive", float, low=0.05, high=3600)
+    idle_timeout: float = _setting(75.0, "seconds that an idle connection stays open", float, low=0.05, high=86400)
+    stall_timeout: float = _setting(300.0, "seconds that a reader may take nothing", float, low=0.05, high=86400)
+    ping_interval: float = _setting(
+        15.0, "seconds of silence before a stream sends a comment", float, low=0.05, high=3600
+    )
+    drain_timeout: float = _setting(5.0, "seconds that shutdown waits for open answers", float, low=0, high=3600)
+    log_level: str = _setting("info", "least level that is logged", str, choices=("debug", "info", "warning", "error"))
+
+    RULES: ClassVar[dict[str, Rule]]
+
+    @classmethod
+    def load(cls, flags: Mapping[str, object], config: Path | None = None) -> Settings:
+        """Merge `flags` (absent or None: not given), the environment, and the TOML file `config` or `HELIOS_CONFIG`."""
+        values: dict[str, Any] = {}
+        table = _read_config(config or _environment_path("CONFIG"))
+        for name, rule in cls.RULES.items():
+            variable = ENVIRONMENT_PREFIX + name.upper()
+            flag = flags.get(name)
+            if flag is not None:
+                values[name] = rule.parse(f"--{name.replace('_', '-')}", flag)
+            elif os.environ.get(variable):
+                values[name] = rule.parse(variable, os.environ[variable])
+            elif name in table:
+                values[name] = rule.parse(f"setting {name}", table[name])
+        return cls(**values)
+
+
+Settings.RULES = {field.name: field.metadata["rule"] for field in dataclasses.fields(Settings)}
+
+
+def flag_help(name: str) -> str:
+    """The `--help` line of setting `name`: what it is, what it accepts, its default."""
+    rule = Settings.RULES[name]
+    default = getattr(Settings, name)
+    ending = "" if default is None else f"; default {default}"
+    return f"{rule.help} ({rule.accepted}{ending})"
+
+
+def setting_names() -> Sequence[str]:
+    """Every setting, in the order of the dataclass."""
+    return tuple(Settings.RULES)
+
+
+def cache_directory() -> Path:
+    """Where prepared cores, keys and extracted libraries live: HELIOS_HOME, else the user's cache directory."""
+    home = _environment_path("HOME")
+    if home is not None:
+        return home
+    xdg = os.environ.get("XDG_CACHE_HOME", "")
+    return (Path(xdg) if Path(xdg).is_absolute() else Path.home() / ".cache") / "helios"
+
+
+def native_directory() -> Path | None:
+    """HELIOS_NATIVE: a directory of built libraries to use instead of the packaged ones."""
+    return _environment_path("NATIVE")
+
+
+def kernel_target() -> str | None:
+    """HELIOS_KERNELS: the kernel library to load, where the choice by processor is not wanted."""
+    return os.environ.get(ENVIRONMENT_PREFIX + "KERNELS") or None
+
+
+def _environment_path(name: str) -> Path | None:
+    text = os.environ.get(ENVIRONMENT_PREFIX + name)
+    return Path(text).expanduser() if text else None
+
+
+def _read_config(path: Path | None) -> Mapping[str, object]:
+    """The table of a TOML settings file; a key that is no setting stops the start."""
+    if path is None:
+        return {}
+    try:
+        table = tomllib.loads(path.read_text("utf-8"))
+    except OSError as error:
+        raise MissingFileError(f"settings file {path} cannot be read: {error.strerror}") from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise SettingError(f"settings file {path} is not TOML: {error}") from error
+    unknown = sorted(set(table) - set(Settings.RULES))
+    if unknown:
+        raise SettingError(f"settings file {path} has unknown key {unknown[0]!r}", hint="see `helios serve --help`")
+    return table
