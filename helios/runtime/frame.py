@@ -8,10 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-import numpy as np
-from numpy.typing import NDArray
-
 from helios.contract.prepared import PreparedContract
+from helios.device.cudart import COPY_DEVICE_TO_HOST, COPY_HOST_TO_DEVICE
 from helios.device.device import Device
 from helios.device.memory import DeviceBuffer
 from helios.errors import InternalError
@@ -34,14 +32,14 @@ class Frame:
         self.index = index
         self.is_busy = False
         self.submitted = Submitted(0, 0, 0, index)
-        self._device = device
+        self._stream = device.stream
         self._inputs = inputs
         self._completion = completion
         self._staging = {buffer_id: device.pinned(buffer.size_bytes) for buffer_id, buffer in inputs.items()}
         self._record_memory = device.pinned(completion.size_bytes)
-        self._record = CompletionRecord(self._record_memory.array, contract.completion.lanes_capacity)
-        self._event = device.event()
-        staging = {buffer_id: pinned.array for buffer_id, pinned in self._staging.items()}
+        self._record = CompletionRecord(self._record_memory.view, contract.completion.lanes_capacity)
+        self._event = device.new_event()
+        staging = {buffer_id: pinned.view for buffer_id, pinned in self._staging.items()}
         self._packers = {graph.index: Packer(graph, contract.destinations, staging) for graph in contract.graphs}
         self._header_nbytes = contract.completion.header_nbytes
         self._lane_nbytes = contract.completion.lane_nbytes
@@ -51,25 +49,23 @@ class Frame:
         if self.is_busy:
             raise InternalError(f"frame {self.index} was rewritten before its event")
         for buffer_id, n_used in self._packers[program_index].pack(values).items():
-            self._device.copy_to_device(self._inputs[buffer_id], self._staging[buffer_id], n_used)
+            source, target = self._staging[buffer_id], self._inputs[buffer_id]
+            self._stream.copy_async(target.address, source.address, n_used, COPY_HOST_TO_DEVICE)
 
     def submit(self, submitted: Submitted) -> None:
         """Queue the copy of the completion back, and the event. The frame is busy until `wait`."""
         self.is_busy = True
         self.submitted = submitted
         n_bytes = self._header_nbytes + submitted.n_lanes * self._lane_nbytes
-        self._device.copy_to_host(self._record_memory, self._completion, n_bytes)
-        self._event.record(self._device.stream)
+        source = self._completion.address
+        self._stream.copy_async(self._record_memory.address, source, n_bytes, COPY_DEVICE_TO_HOST)
+        self._event.record(self._stream)
 
     def wait(self) -> CompletionRecord:
         """Block (GIL released) until the round is complete. Raises DeviceError when the device failed."""
         self._event.synchronize()
         self.is_busy = False
         return self._record
-
-    def staged_bytes(self, buffer_id: int) -> NDArray[np.uint8]:
-        """The staging bytes of an input buffer, for diagnosis."""
-        return self._staging[buffer_id].array
 
     def close(self) -> None:
         self._event.close()

@@ -7,6 +7,7 @@ for the device to drain (RT-6).
 
 from __future__ import annotations
 
+import contextlib
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -19,8 +20,9 @@ from helios.contract.prepared import PreparedContract
 from helios.contract.schema import execution_pb2
 from helios.corefile.reader import Core
 from helios.device.device import Device
+from helios.device.graph import GraphExec
 from helios.device.memory import DeviceBuffer
-from helios.device.program import GraphExec, instantiate
+from helios.device.program import BoundBuffer, instantiate
 from helios.errors import DeviceError, OutOfMemoryError
 from helios.packing.values import Values, lane_values, page_update_values, submission_value
 from helios.runtime.admission import admission_values
@@ -69,9 +71,10 @@ class ModelRuntime:
             _allocate(buffers, contract, device, options)
             _fill_weights(buffers, contract, core, device, progress)
             runtime = cls(device, contract, buffers)
+            bound = _bind(contract, buffers)
             for index, program in enumerate(manifest.programs):
-                runtime._graphs[index] = instantiate(device, program, buffers, manifest.buffers, options.n_pages)
-            device.synchronize()
+                runtime._graphs[index] = instantiate(device, program, bound, options.n_pages)
+            device.stream.synchronize()
         except BaseException:
             if runtime is not None:
                 runtime.close()
@@ -140,10 +143,8 @@ class ModelRuntime:
 
     def close(self) -> None:
         """Drain the device, then free frames, graphs and buffers."""
-        try:
-            self._device.synchronize()
-        except DeviceError:
-            pass  # a sticky fault: nothing runs any more, and memory still has to go
+        with contextlib.suppress(DeviceError):  # a sticky fault: nothing runs any more, and memory still has to go
+            self._device.stream.synchronize()
         for frame in self._frames:
             frame.close()
         for graph in self._graphs.values():
@@ -169,11 +170,16 @@ def _allocate(buffers: list[DeviceBuffer], contract: PreparedContract, device: D
         nbytes = buffer.page_nbytes * options.n_pages if is_plane else buffer.nbytes
         try:
             buffers.append(device.allocate(nbytes))
-        except DeviceError as error:
+        except OutOfMemoryError as error:
             raise OutOfMemoryError(
-                f"buffer {buffer.name} needs {nbytes:,} bytes, {device.memory_free_bytes():,} are free on {device.name}",
+                f"buffer {buffer.name} of {nbytes:,} bytes does not fit, {device.memory_free_bytes():,} are free on {device.name}",
                 hint="lower --context or --max-active",
             ) from error
+
+
+def _bind(contract: PreparedContract, buffers: list[DeviceBuffer]) -> list[BoundBuffer]:
+    """The declared buffers with their memory, by id."""
+    return [BoundBuffer(b.name, b.kind, buffers[b.id].address, buffers[b.id].size_bytes) for b in contract.buffers]
 
 
 def _fill_weights(
@@ -187,7 +193,7 @@ def _fill_weights(
     n_total = sum(buffer.nbytes for buffer in weights)
     n_done = 0
     for buffer in weights:
-        device.upload(buffers[buffer.id], core.tensor(buffer.resource))
+        device.upload(buffers[buffer.id].address, core.tensor(buffer.resource))
         n_done += buffer.nbytes
         if progress is not None:
             progress(n_done, n_total)

@@ -69,7 +69,7 @@ class CompletionRecord:
         words = self._words[: submitted.n_lanes, :_N_INTEGERS].tolist()
         return [self._lane(index, integers) for index, integers in enumerate(words)]
 
-    def _lane(self, index: int, integers: list[int]) -> LaneCompletion:
+    def _lane(self, index: int, integers: Any) -> LaneCompletion:
         lane = self._lanes[index]
         if not lane["rank"]:
             return LaneCompletion(*integers)
