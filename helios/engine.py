@@ -16,6 +16,7 @@ from types import TracebackType
 
 from helios.cache.pages import PagePool
 from helios.contract.enums import Operation
+from helios.contract.messages import decode_message
 from helios.contract.prepared import PreparedContract, SamplingDefaults
 from helios.contract.schema import core_pb2, execution_pb2
 from helios.corefile.authorize import authorize
@@ -23,6 +24,7 @@ from helios.corefile.reader import Core, open_core
 from helios.device.device import Device
 from helios.errors import (
     ContextLengthError,
+    CoreError,
     HeliosError,
     InvalidValueError,
     OutOfMemoryError,
@@ -37,6 +39,7 @@ from helios.scheduler.programs import ProgramTable, RoundKind
 from helios.scheduler.request import Event, Failed, Finished, GenerationRequest
 from helios.scheduler.round import ProgramShape
 from helios.scheduler.scheduler import Delivery, Scheduler, SchedulerLimits
+from helios.settings import Settings
 from helios.tokenizer.tokenizer import Tokenizer
 
 # Share of the free memory that the KV cache may take on a device whose memory others use as well.
@@ -51,18 +54,6 @@ _KINDS = {
 
 
 @dataclass(frozen=True, slots=True)
-class EngineOptions:
-    """Start-up choices; None leaves the choice to the core. `acceptance` names the publisher whose core may run (CORE-6)."""
-
-    device: str = "auto"
-    n_threads: int | None = None
-    context_tokens: int | None = None
-    max_active: int | None = None
-    queue_capacity: int = 256
-    acceptance: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
 class Bootstrap:
     """What a core says to the outside: its validated contract, tokenizer, chat template and execution manifest."""
 
@@ -72,14 +63,14 @@ class Bootstrap:
     chat_template: str
 
     @classmethod
-    def load(cls, core: Core, acceptance: str | None = None) -> Bootstrap:
+    def load(cls, core: Core, acceptance: str) -> Bootstrap:
         """Check trust, then contract, then frontend assets; nothing is believed before it was checked (RT-4, CORE-6)."""
         authorize(core, acceptance)
-        manifest = execution_pb2.ExecutionManifest()
-        manifest.ParseFromString(core.resource(core_pb2.RESOURCE_KIND_EXECUTION_MANIFEST))
+        encoded = _resource(core, core_pb2.RESOURCE_KIND_EXECUTION_MANIFEST)
+        manifest = decode_message(execution_pb2.ExecutionManifest, encoded, "the execution manifest")
         contract = PreparedContract.from_core(core.body.deployment.contract, manifest)
-        tokenizer = Tokenizer.from_bytes(core.resource(core_pb2.RESOURCE_KIND_TOKENIZER))
-        template = core.resource(core_pb2.RESOURCE_KIND_CHAT_TEMPLATE).decode("utf-8")
+        tokenizer = Tokenizer.from_bytes(_resource(core, core_pb2.RESOURCE_KIND_TOKENIZER))
+        template = _resource(core, core_pb2.RESOURCE_KIND_CHAT_TEMPLATE).decode("utf-8", errors="replace")
         return cls(contract, manifest, tokenizer, template)
 
 
@@ -184,24 +175,22 @@ class Engine:
         )
 
     @classmethod
-    def start(
-        cls, core_path: Path, options: EngineOptions, progress: Callable[[int, int], None] | None = None
-    ) -> Engine:
+    def start(cls, core_path: Path, settings: Settings, progress: Callable[[int, int], None] | None = None) -> Engine:
         """Load a core and start its worker. Raises ArtifactError, SettingError, OutOfMemoryError or DeviceError."""
         core = open_core(core_path)
         device: Device | None = None
         runtime: ModelRuntime | None = None
         try:
             core.verify_tensors()
-            bootstrap = Bootstrap.load(core, options.acceptance)
-            limits = _limits(bootstrap.contract, options)
-            device = Device.open(options.device, options.n_threads)
+            bootstrap = Bootstrap.load(core, settings.accept)
+            limits = _limits(bootstrap.contract, settings)
+            device = Device.open(settings.device, settings.threads)
             n_pages = _cache_pages(bootstrap.contract, limits, device)
             runtime = ModelRuntime.load(
                 core, bootstrap.contract, bootstrap.manifest, device, RuntimeOptions(n_pages), progress
             )
             scheduler = Scheduler(limits, _program_table(bootstrap.contract), PagePool(n_pages))
-            engine = cls(core, bootstrap, device, runtime, scheduler, limits, options.queue_capacity)
+            engine = cls(core, bootstrap, device, runtime, scheduler, limits, settings.queue_capacity)
         except BaseException:
             if runtime is not None:
                 runtime.close()
@@ -319,12 +308,21 @@ def _receive_all(batch: list[tuple[Generation, list[Event]]]) -> None:
         generation._receive(events)
 
 
-def _limits(contract: PreparedContract, options: EngineOptions) -> SchedulerLimits:
+def _resource(core: Core, kind: core_pb2.ResourceKind) -> bytes:
+    data = core.resource(kind)
+    if data is None:
+        raise CoreError(
+            f"{core.path} has no {core_pb2.ResourceKind.Name(kind).removeprefix('RESOURCE_KIND_').lower()} resource"
+        )
+    return data
+
+
+def _limits(contract: PreparedContract, settings: Settings) -> SchedulerLimits:
     """Load-time selection may lower what the core was prepared for, never raise it (CON-1)."""
-    context = options.context_tokens or contract.context_tokens
+    context = settings.context or contract.context_tokens
     if context > contract.context_tokens:
         raise SettingError(f"--context is {context:,}, this core was prepared for {contract.context_tokens:,}")
-    max_active = options.max_active or contract.concurrency
+    max_active = settings.max_active or contract.concurrency
     if max_active > contract.concurrency:
         raise SettingError(f"--max-active is {max_active}, this core was prepared for {contract.concurrency}")
     return SchedulerLimits(max_active, context, contract.prefill_tokens, contract.page_tokens, contract.vocabulary)

@@ -5,7 +5,7 @@ It knows the byte layout of kernels.h and turns it into plain numbers; `schedule
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -79,4 +79,9 @@ class CompletionRecord:
             lane["candidate_logprob"][:n_candidates].tolist(),
             strict=True,
         )
-        return LaneCompletion(*integers, float(lane["logprob"]), int(lane["rank"]), tuple(candidates))
+        return replace(
+            LaneCompletion(*integers),
+            logprob=float(lane["logprob"]),
+            rank=int(lane["rank"]),
+            candidates=tuple(candidates),
+        )
