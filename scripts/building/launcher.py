@@ -15,6 +15,7 @@ import os
 import shutil
 import sys
 import zipfile
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -45,8 +46,8 @@ def cache_directory() -> Path:
     """Where Helios keeps its files: the rule of `helios.settings.cache_directory`, which cannot be imported yet."""
     if home := os.environ.get("HELIOS_HOME"):
         return Path(home).expanduser().absolute()
-    if os.path.isabs(cache := os.environ.get("XDG_CACHE_HOME", "")):
-        return Path(cache) / "helios"
+    if (cache := Path(os.environ.get("XDG_CACHE_HOME", ""))).is_absolute():
+        return cache / "helios"
     try:
         return Path.home() / ".cache" / "helios"
     except RuntimeError:
@@ -128,7 +129,7 @@ def _unpack(archive: Path, tree: Path) -> None:
         raise
 
 
-def _foreign_extensions() -> Any:
+def _foreign_extensions() -> Callable[[str], bool]:
     """Tells an extension module of another Python version by its name, `x.cpython-312-x86_64-linux-gnu.so`."""
     own = f".cpython-{sys.version_info[0]}{sys.version_info[1]}-"
     return lambda name: ".cpython-" in name and own not in name

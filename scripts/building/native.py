@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import platform
+import shlex
 import shutil
 import subprocess
 from collections.abc import Sequence
@@ -30,6 +31,8 @@ COMPILE_FLAGS = [
     "-Wextra",
 ]
 GCC_FLAGS = ["-fno-tree-reassoc"]
+# Unless a target is named, zig compiles for the very machine it runs on.
+ZIG_FLAGS = ["-target", f"{platform.machine()}-linux-gnu.2.28"]
 LINK_FLAGS = ["-shared", "-pthread", "-Wl,-z,defs", "-Wl,-s"]
 STATIC_FLAGS = ["-static-libstdc++", "-static-libgcc"]
 
@@ -42,6 +45,7 @@ TARGETS: dict[str, dict[str, list[str]]] = {
     },
     "aarch64": {"aarch64": []},
 }
+ZIG_SPELLING = {"-march=x86-64-v3": "-march=x86_64_v3", "-march=x86-64-v4": "-march=x86_64_v4"}
 
 
 @dataclass(frozen=True)
@@ -68,7 +72,7 @@ def build_native(project: Project) -> None:
     compiler = find_compiler(project)
     objects = {
         library: [_object(project, compiler, library, source) for source in library.sources]
-        for library in plan(project)
+        for library in plan(project, compiler)
     }
     run_step(
         "native",
@@ -79,7 +83,7 @@ def build_native(project: Project) -> None:
     )
 
 
-def plan(project: Project) -> list[Library]:
+def plan(project: Project, compiler: Compiler) -> list[Library]:
     """The libraries of this machine's architecture."""
     machine = platform.machine()
     if machine not in TARGETS:
@@ -88,7 +92,8 @@ def plan(project: Project) -> list[Library]:
     libraries = [Library(project.native / "libhelios_cudart.so", _sources(cudart), ())]
     for target, flags in TARGETS[machine].items():
         path = project.native / f"libhelios_kernels.{target}.so"
-        libraries.append(Library(path, _sources(host), (f'-DHELIOS_TARGET="{target}"', *flags)))
+        level = [ZIG_SPELLING.get(flag, flag) for flag in flags] if is_zig(compiler.command) else flags
+        libraries.append(Library(path, _sources(host), (f'-DHELIOS_TARGET="{target}"', *level)))
     return libraries
 
 
@@ -104,9 +109,10 @@ def _headers(project: Project) -> list[Path]:
 
 
 def find_compiler(project: Project) -> Compiler:
-    """$CXX, c++, g++ or clang++, whichever works first; else the `ziglang` package, which is a compiler that pip can install."""
-    for name in filter(None, [os.environ.get("CXX"), "c++", "g++", "clang++"]):
-        if shutil.which(name) and (compiler := _probe((name,), project)):
+    """$CXX, c++, g++ or clang++, whichever works first; else the `ziglang` package, a compiler that pip can install."""
+    for words in [os.environ.get("CXX", ""), "c++", "g++", "clang++"]:
+        command = tuple(shlex.split(words))
+        if command and shutil.which(command[0]) and (compiler := _probe(command, project)):
             return compiler
     zig = (str(project.python), "-m", "ziglang", "c++")
     if not (compiler := _probe(zig, project)):
@@ -115,6 +121,11 @@ def find_compiler(project: Project) -> Compiler:
     if not compiler:
         raise BuildError("found no working C++ compiler; install g++ or clang++, or name one with CXX=")
     return compiler
+
+
+def is_zig(command: Sequence[str]) -> bool:
+    """Whether this is `zig c++`, in either way to start it."""
+    return "zig" in " ".join(command)
 
 
 def _install_zig(project: Project) -> None:
@@ -132,12 +143,12 @@ def _probe(command: tuple[str, ...], project: Project) -> Compiler | None:
         "#include <string>\nextern \"C\" int probe(int n) { return std::string(n, 'x').find('y') == 0; }\n"
     )
     version = subprocess.run([*command, "--version"], capture_output=True, text=True, check=False).stdout
-    own_flags = [] if "clang" in version.lower() else GCC_FLAGS
-    for static_flags in (STATIC_FLAGS, []):
+    own_flags = ZIG_FLAGS if is_zig(command) else [] if "clang" in version else GCC_FLAGS
+    for static_flags in ([] if is_zig(command) else STATIC_FLAGS, []):
         flags = [*COMPILE_FLAGS, *own_flags, *LINK_FLAGS, *static_flags]
         probe = subprocess.run([*command, *flags, source, "-o", output], capture_output=True, check=False)
         if probe.returncode == 0:
-            return Compiler(command, version, (*COMPILE_FLAGS, *own_flags), (*LINK_FLAGS, *static_flags))
+            return Compiler(command, version, (*COMPILE_FLAGS, *own_flags), (*LINK_FLAGS, *own_flags, *static_flags))
     return None
 
 

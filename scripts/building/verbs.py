@@ -14,7 +14,7 @@ from typing import NoReturn
 from scripts.building.environment import make_environment
 from scripts.building.native import build_native
 from scripts.building.project import Project, running_python
-from scripts.building.steps import BuildError, only_build
+from scripts.building.steps import BuildError, Progress, only_build
 from scripts.building.zipapp import build_zipapp
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -62,13 +62,9 @@ def _parser() -> argparse.ArgumentParser:
 def _build(project: Project, verb: str, with_model: bool) -> None:
     make_environment(project, [] if verb == "serve" else ["test"])
     build_native(project)
-    _pull_default_model(project)
+    _helios(project, "pull")
     pythons = project.pythons if verb == "all" else (running_python(),)
     build_zipapp(project, pythons, _prepare_default_model(project) if with_model else None)
-
-
-def _pull_default_model(project: Project) -> None:
-    _helios(project, "pull")
 
 
 def _prepare_default_model(project: Project) -> Path:
@@ -78,10 +74,14 @@ def _prepare_default_model(project: Project) -> Path:
     return core
 
 
-def _helios(project: Project, *words: str | Path) -> None:
-    """Run a verb of Helios in the environment; it shows its own progress and says what is wrong."""
-    if subprocess.run([project.python, ROOT / "helios.py", *words], check=False).returncode != 0:
-        raise BuildError(f"`helios {words[0]}` failed, see above")
+def _helios(project: Project, verb: str, *words: str | Path) -> None:
+    """Run a verb of Helios in the environment; it shows its own progress on stderr and says what is wrong."""
+    progress = Progress(verb)
+    command = [project.python, ROOT / "helios.py", verb, *words]
+    result = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=False)
+    if result.returncode != 0:
+        raise BuildError(f"`helios {verb}` failed, see above")
+    progress.end(result.stdout.strip().split("\n")[-1])
 
 
 def _become(command: Sequence[str | Path]) -> NoReturn:

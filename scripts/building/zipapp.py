@@ -26,6 +26,16 @@ DATE = (1980, 1, 1, 0, 0, 0)
 # What wheels carry and a program does not need: tests, headers, type stubs, sources of extension modules.
 DROPPED_SUFFIXES = {".pyi", ".h", ".hpp", ".c", ".pxd", ".pyx", ".a", ".typed"}
 DROPPED_FOLDERS = {"tests", "testing", "_pyinstaller", "f2py", "include", "sboms"}
+# Extension modules that only tests, or only other Python implementations, import.
+DROPPED_MODULES = {
+    "_cffi",
+    "_multiarray_tests",
+    "_operand_flag_tests",
+    "_rational_tests",
+    "_simd",
+    "_struct_ufunc_tests",
+    "_umath_tests",
+}
 KEPT_OF_DIST_INFO = {"METADATA", "licenses"}  # a licence must go where the code goes
 # Wheels of different Pythons may differ here: it says how numpy was compiled, and only `numpy.show_config` reads it.
 MAY_DIFFER = {"numpy/__config__.py"}
@@ -159,6 +169,8 @@ def _is_needed(name: PurePosixPath) -> bool:
         return len(name.parts) > 1 and name.parts[1] in KEPT_OF_DIST_INFO
     if top.endswith(".data"):
         return False  # commands, headers
+    if name.suffix == ".so" and name.name.split(".")[0] in DROPPED_MODULES:
+        return False
     return name.suffix not in DROPPED_SUFFIXES and DROPPED_FOLDERS.isdisjoint(name.parts[:-1])
 
 
