@@ -1,0 +1,152 @@
+// Device and pinned memory: both are ordinary zeroed memory here, kept apart only by the book that says which is which.
+// It knows no contents. An allocation is refused, rather than granted and killed for later, when the machine and the control
+// group have no room for it; freeing waits until no stream can still use the memory.
+#include "memory.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#include <iterator>
+#include <map>
+
+#include "cudart.h"
+#include "error.h"
+#include "limits.h"
+#include "stream.h"
+
+namespace helios {
+
+namespace {
+
+constexpr size_t huge_page_nbytes = size_t{2} << 20;
+constexpr size_t small_alignment = 64;  // a cache line, and the widest vector
+
+struct Allocation {
+  size_t nbytes;
+  MemoryKind kind;
+  void* mapping;  // null: from the C heap
+  size_t mapping_nbytes;
+};
+
+struct Book {
+  std::mutex mutex;
+  std::map<uintptr_t, Allocation> allocations;
+  uint64_t n_removals = 0;
+  uint64_t mapped_nbytes = 0;
+};
+
+Book& book() {
+  static Book* the_book = new Book;
+  return *the_book;
+}
+
+// What can still be allocated: what is free now, less what was promised to earlier allocations and not yet touched.
+MemoryRoom room_left(uint64_t mapped_nbytes) {
+  MemoryRoom room = memory_room();
+  const uint64_t resident_nbytes = resident_anonymous_nbytes();
+  const uint64_t promised_nbytes = mapped_nbytes > resident_nbytes ? mapped_nbytes - resident_nbytes : 0;
+  room.available_nbytes -= promised_nbytes < room.available_nbytes ? promised_nbytes : room.available_nbytes;
+  return room;
+}
+
+void* obtain_small(size_t nbytes, Allocation* allocation) {
+  void* address = nullptr;
+  if (posix_memalign(&address, small_alignment, nbytes) != 0) return nullptr;
+  memset(address, 0, nbytes);
+  *allocation = {nbytes, allocation->kind, nullptr, 0};
+  return address;
+}
+
+// Lazily zero, aligned to huge pages: the mapping is one huge page longer than asked so that an aligned start exists.
+void* obtain_large(size_t nbytes, Allocation* allocation) {
+  if (nbytes > SIZE_MAX / 2 || nbytes > room_left(book().mapped_nbytes).available_nbytes) return nullptr;
+  const size_t mapping_nbytes = nbytes + huge_page_nbytes;
+  void* mapping = mmap(nullptr, mapping_nbytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (mapping == MAP_FAILED) return nullptr;
+  const uintptr_t start = (reinterpret_cast<uintptr_t>(mapping) + huge_page_nbytes - 1) & ~(huge_page_nbytes - 1);
+  madvise(reinterpret_cast<void*>(start), nbytes, MADV_HUGEPAGE);
+  book().mapped_nbytes += nbytes;
+  *allocation = {nbytes, allocation->kind, mapping, mapping_nbytes};
+  return reinterpret_cast<void*>(start);
+}
+
+cudaError_t allocate(void** address, size_t nbytes, MemoryKind kind) {
+  if (!address || nbytes == 0) return cudaErrorInvalidValue;
+  if (has_fault()) return cudaSuccess;  // reported by the caller
+  std::lock_guard<std::mutex> lock(book().mutex);
+  Allocation allocation{0, kind, nullptr, 0};
+  void* obtained = nbytes < huge_page_nbytes ? obtain_small(nbytes, &allocation) : obtain_large(nbytes, &allocation);
+  if (!obtained) return cudaErrorMemoryAllocation;
+  book().allocations.emplace(reinterpret_cast<uintptr_t>(obtained), allocation);
+  *address = obtained;
+  return cudaSuccess;
+}
+
+cudaError_t release(void* address, MemoryKind kind) {
+  if (!address) return cudaSuccess;
+  Allocation allocation;
+  {
+    std::lock_guard<std::mutex> lock(book().mutex);
+    const auto found = book().allocations.find(reinterpret_cast<uintptr_t>(address));
+    if (found == book().allocations.end() || found->second.kind != kind) return cudaErrorInvalidValue;
+    allocation = found->second;
+    book().allocations.erase(found);
+    book().n_removals++;
+    if (allocation.mapping) book().mapped_nbytes -= allocation.nbytes;
+  }
+  synchronize_streams(nullptr);
+  if (allocation.mapping) {
+    munmap(allocation.mapping, allocation.mapping_nbytes);
+  } else {
+    free(address);
+  }
+  return cudaSuccess;
+}
+
+const Allocation* find_allocation(const void* address, uint64_t nbytes) {
+  const uintptr_t start = reinterpret_cast<uintptr_t>(address);
+  const auto after = book().allocations.upper_bound(start);
+  if (after == book().allocations.begin()) return nullptr;
+  const auto& [base, allocation] = *std::prev(after);
+  const uint64_t offset = start - base;
+  return offset <= allocation.nbytes && nbytes <= allocation.nbytes - offset ? &allocation : nullptr;
+}
+
+}  // namespace
+
+std::unique_lock<std::mutex> lock_memory() { return std::unique_lock<std::mutex>(book().mutex); }
+
+bool is_known_range(const void* address, uint64_t nbytes) { return find_allocation(address, nbytes) != nullptr; }
+
+bool is_known_range(const void* address, uint64_t nbytes, MemoryKind kind) {
+  const Allocation* allocation = find_allocation(address, nbytes);
+  return allocation && allocation->kind == kind;
+}
+
+uint64_t removals() { return book().n_removals; }
+
+}  // namespace helios
+
+using namespace helios;
+
+cudaError_t cudaMemGetInfo(size_t* free_nbytes, size_t* total_nbytes) {
+  if (!free_nbytes || !total_nbytes) return report(cudaErrorInvalidValue);
+  std::lock_guard<std::mutex> lock(book().mutex);
+  const MemoryRoom room = room_left(book().mapped_nbytes);
+  *free_nbytes = room.available_nbytes;
+  *total_nbytes = room.total_nbytes;
+  return report(cudaSuccess);
+}
+
+cudaError_t cudaMalloc(void** address, size_t nbytes) { return report(allocate(address, nbytes, MemoryKind::device)); }
+
+cudaError_t cudaFree(void* address) { return report(release(address, MemoryKind::device)); }
+
+cudaError_t cudaHostAlloc(void** address, size_t nbytes, unsigned int flags) {
+  const unsigned int known_flags = 1 | 2 | 4;  // portable, mapped, write-combined: all the same here
+  if (flags & ~known_flags) return report(cudaErrorInvalidValue);
+  return report(allocate(address, nbytes, MemoryKind::pinned));
+}
+
+cudaError_t cudaFreeHost(void* address) { return report(release(address, MemoryKind::pinned)); }

@@ -1,0 +1,52 @@
+// A pool of worker threads that runs the tasks of one kernel launch (a phase) at a time.
+// It knows no stream and no graph. A phase ends when all its tasks are done, not when all threads have arrived, so a worker
+// that sleeps or was taken off its CPU delays nobody unless it holds a task; each task runs exactly once.
+#pragma once
+#include <atomic>
+#include <cstdint>
+#include <thread>
+#include <vector>
+
+#include "futex.h"
+
+namespace helios {
+
+class Pool {
+ public:
+  using Run = void (*)(const void* args, int32_t task, int32_t n_tasks);
+
+  // `n_threads` counts the caller of `run_phase`, which takes tasks too. Throws std::system_error when a thread is refused.
+  explicit Pool(int n_threads);
+  ~Pool();
+  Pool(const Pool&) = delete;
+  Pool& operator=(const Pool&) = delete;
+
+  // Runs run(args, task, n_tasks) for each task in 0..n_tasks-1; returns when all are done. One caller at a time.
+  void run_phase(Run run, const void* args, int32_t n_tasks);
+
+ private:
+  void serve();
+  void take_tasks();
+  void await_phase(uint32_t seen);
+  void await_tasks(uint32_t n_tasks);
+  void stop();
+
+  // How long a thread looks for work before it sleeps: about one futex wake-up, so spinning never costs more than sleeping.
+  static constexpr int64_t spin_ns = 50'000;
+
+  // The open phase: its number in the high half, tasks not yet taken in the low half. A thread owns a task when its
+  // compare-and-swap takes one off; a late thread's swap fails because the number has changed.
+  alignas(64) std::atomic<uint64_t> ticket_{0};
+  // What the open phase runs. Valid for a thread whose swap on `ticket_` succeeded after reading it.
+  alignas(64) std::atomic<Run> run_{nullptr};
+  std::atomic<const void*> args_{nullptr};
+  std::atomic<int32_t> n_tasks_{0};
+  alignas(64) FutexWord n_done_{0};      // tasks of the open phase that have ended
+  std::atomic<bool> is_caller_asleep_{false};
+  alignas(64) FutexWord n_published_{0};  // phases opened so far; workers sleep on it
+  std::atomic<int32_t> n_asleep_{0};
+  std::atomic<bool> is_stopping_{false};
+  std::vector<std::thread> workers_;
+};
+
+}  // namespace helios

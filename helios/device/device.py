@@ -1,0 +1,130 @@
+"""One device: its runtime library, its kernels, its main stream, and the memory that was taken from it.
+
+It knows no model and no program. There is no silent fallback: `auto` says in `reason` what it took and why, and a device that
+is not there is one sentence. Close a device after everything that was made on it; whatever is left is closed with it.
+"""
+
+from __future__ import annotations
+
+from types import TracebackType
+from typing import Self, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+
+from helios.device import cuda, libraries
+from helios.device import cudart as abi
+from helios.device.cudart import Cudart
+from helios.device.kernels import KernelLibrary
+from helios.device.memory import DeviceBuffer, PinnedBuffer, memory_free_bytes
+from helios.device.stream import Event, Stream
+from helios.errors import DeviceError
+
+_Memory = TypeVar("_Memory", bound=DeviceBuffer)
+
+STAGING_BYTES = 4 << 20  # one pinned block that uploads and downloads go through
+
+
+class Device:
+    """An open device. `name` is its kind, `reason` why it was taken, `target` the program family it runs."""
+
+    def __init__(self, cudart: Cudart, kernels: KernelLibrary, name: str, target: str, reason: str) -> None:
+        self.cudart = cudart
+        self.kernels = kernels
+        self.name = name
+        self.target = target
+        self.reason = reason
+        self.stream = Stream(cudart)
+        self.n_threads = cudart.integer("cudaDeviceGetAttribute", abi.ATTRIBUTE_N_PROCESSORS, 0)
+        self.max_dynamic_shared_bytes = cudart.integer("cudaDeviceGetAttribute", abi.ATTRIBUTE_MAX_DYNAMIC_SHARED, 0)
+        self._memory: list[DeviceBuffer] = []
+        self._staging = self.pinned(STAGING_BYTES)
+
+    @classmethod
+    def open(cls, name: str = "auto", n_threads: int | None = None) -> Device:
+        """Open `cpu`, `cuda` or `auto`; `n_threads` of the CPU device (None: all that this process may use)."""
+        if name == "cuda":
+            raise DeviceError(f"device cuda cannot be used: {cuda.why_not()}", hint="serve with --device cpu")
+        if name not in ("cpu", "auto"):
+            raise DeviceError(f"there is no device {name!r}", hint="use cpu, cuda or auto")
+        cudart = Cudart(libraries.runtime_library())
+        cudart.call("cudaSetDeviceFlags", abi.DEVICE_BLOCKING_SYNC)
+        cudart.call("cudaSetDevice", 0)
+        cudart.call("heliosHostSetThreads", n_threads or 0)
+        level = cudart.integer("cudaDeviceGetAttribute", abi.ATTRIBUTE_CAPABILITY_MAJOR, 0)
+        kernels = KernelLibrary.load(cudart, libraries.kernel_library(level))
+        why = "it was asked for" if name == "cpu" else cuda.why_not()
+        return cls(cudart, kernels, "cpu", "host", why)
+
+    def allocate(self, size_bytes: int) -> DeviceBuffer:
+        """Zeroed device memory; OutOfMemoryError with the numbers when there is no room."""
+        return self._keep(DeviceBuffer(self.cudart, size_bytes))
+
+    def pinned(self, size_bytes: int) -> PinnedBuffer:
+        """Zeroed host memory for asynchronous copies."""
+        return self._keep(PinnedBuffer(self.cudart, size_bytes))
+
+    def new_stream(self) -> Stream:
+        """A further stream; its owner closes it."""
+        return Stream(self.cudart)
+
+    def new_event(self) -> Event:
+        """An event; its owner closes it."""
+        return Event(self.cudart)
+
+    def upload(self, address: int, data: npt.NDArray[np.uint8] | bytes | memoryview) -> None:
+        """Copy `data` to device memory at `address` and wait for it."""
+        source = np.frombuffer(data, np.uint8)
+        for start in range(0, source.size, STAGING_BYTES):
+            block = source[start : start + STAGING_BYTES]
+            self._staging.view[: block.size] = block
+            self.stream.copy_async(address + start, self._staging.address, block.size, abi.COPY_HOST_TO_DEVICE)
+            self.stream.synchronize()
+
+    def download(self, address: int, size_bytes: int) -> npt.NDArray[np.uint8]:
+        """Copy device memory at `address` to a new array and wait for it."""
+        data = np.empty(size_bytes, np.uint8)
+        for start in range(0, size_bytes, STAGING_BYTES):
+            n_bytes = min(STAGING_BYTES, size_bytes - start)
+            self.stream.copy_async(self._staging.address, address + start, n_bytes, abi.COPY_DEVICE_TO_HOST)
+            self.stream.synchronize()
+            data[start : start + n_bytes] = self._staging.view[:n_bytes]
+        return data
+
+    def memory_free_bytes(self) -> int:
+        """What can still be allocated."""
+        return memory_free_bytes(self.cudart)
+
+    def statistics(self) -> dict[str, int]:
+        """Numbers for /metrics and tests."""
+        device = [memory for memory in self._memory if not isinstance(memory, PinnedBuffer) and memory.is_open]
+        pinned = [memory for memory in self._memory if isinstance(memory, PinnedBuffer) and memory.is_open]
+        return {
+            "n_threads": self.n_threads,
+            "n_device_buffers": len(device),
+            "device_bytes": sum(memory.size_bytes for memory in device),
+            "n_pinned_buffers": len(pinned),
+            "pinned_bytes": sum(memory.size_bytes for memory in pinned),
+            "memory_free_bytes": self.memory_free_bytes(),
+        }
+
+    def close(self) -> None:
+        """Drain the stream, then give everything back. A second call does nothing."""
+        self.stream.close()
+        for memory in self._memory:
+            memory.close()
+        self._memory.clear()
+        self.kernels.close()
+
+    def _keep(self, memory: _Memory) -> _Memory:
+        self._memory = [kept for kept in self._memory if kept.is_open]
+        self._memory.append(memory)
+        return memory
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()

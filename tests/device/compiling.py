@@ -1,0 +1,22 @@
+"""Compiles the C++ of these tests with the compiler that the build uses."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+from scripts.building.native import find_compiler
+from scripts.building.project import Project
+
+ROOT = Path(__file__).resolve().parents[2]
+CUDART_SOURCES = sorted((ROOT / "cuda_src" / "cudart").glob("*.cpp"))
+NATIVE = Path(__file__).parent / "native"
+
+
+def compile_cpp(output: Path, sources: list[Path], flags: list[str]) -> subprocess.CompletedProcess[str]:
+    """Compile and link `sources` into `output`; the finished compiler process."""
+    compiler = find_compiler(Project.load(ROOT))
+    command = [*compiler.command, "-std=c++17", "-pthread", "-Wall", "-Wextra", "-Werror", f"-I{ROOT / 'cuda_src'}"]
+    return subprocess.run(
+        [*command, *flags, *map(str, sources), "-o", str(output)], capture_output=True, text=True, check=False
+    )
