@@ -14,13 +14,14 @@ from helios.cli.streams import Endpoint
 from helios.cli.timeline import Timeline
 from helios.errors import RemoteError
 
-WORDS = (
+_WORD_TEXT = (
     "time year people way day man thing woman life child world school state family student group country problem hand part "
     "place case week company system program question work number night point home water room mother area money story fact "
     "month lot right study book eye job word business issue side kind head house service friend father power hour game line "
     "end member law car city community name president team minute idea body information back parent face level office door "
-    "health person art war history party result change morning reason research girl moment air teacher force education"
-).split()
+    "health person art war history party result change reason research girl moment air teacher force education"
+)
+WORDS = tuple(_WORD_TEXT.split())
 TASK = "Write a very long story with all of these words."
 PROBE_WORDS = 32
 ANSWER_TIMEOUT_S = 300.0

@@ -23,7 +23,9 @@ PLAIN_TOKENS = range(1000, 40000)  # ordinary words of the vocabulary, no contro
 class Peer:
     """One llama.cpp model and context. Sequences are numbered 0 to n_sequences - 1 and start empty in every measurement."""
 
-    def __init__(self, gguf: str, n_threads: int, n_sequences: int, n_context: int, is_repacked: bool, is_unified: bool):
+    def __init__(
+        self, gguf: str, n_threads: int, n_sequences: int, n_context: int, is_repacked: bool, is_unified: bool
+    ):
         llama_cpp.llama_log_set(_quiet, ctypes.c_void_p(0))
         llama_cpp.llama_backend_init()
         model = llama_cpp.llama_model_default_params()
@@ -62,8 +64,15 @@ class Peer:
         self._prompts(1, n_prompt, seed)
         return {"seconds": (time.perf_counter_ns() - started_ns) / 1e9}
 
-    def statistics(self) -> dict[str, Any]:
-        return {"system": llama_cpp.llama_print_system_info().decode().strip(), "version": llama_cpp.__version__}
+    def facts(self) -> dict[str, Any]:
+        """The build's version and processor features, and the model's size (tied weights counted once)."""
+        return {
+            "version": llama_cpp.__version__,
+            "system": llama_cpp.llama_print_system_info().decode().strip(" |\n"),
+            "weight_bytes": llama_cpp.llama_model_size(self.model),
+            "n_parameters": llama_cpp.llama_model_n_params(self.model),
+            "n_head_parameters": self.n_vocabulary * llama_cpp.llama_model_n_embd(self.model),
+        }
 
     def _prompts(self, n_streams: int, n_prompt: int, seed: int) -> list[int]:
         """Fill n_streams emptied sequences with random prompts; the first token of each."""
@@ -106,7 +115,7 @@ def main() -> None:
     commands: dict[str, Callable[..., dict[str, Any]]] = {
         "decode": peer.decode,
         "first_token": peer.first_token,
-        "statistics": peer.statistics,
+        "facts": peer.facts,
     }
     for line in sys.stdin:
         command = json.loads(line)

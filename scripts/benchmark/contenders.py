@@ -1,0 +1,118 @@
+"""Product and peer behind one shape, so that the rounds cannot treat them differently.
+
+Each contender takes the figures of `helios.cli.figures` by name; the product through HTTP, the peer in process. Both are given
+the same checkpoint, threads, sequences and context, and both are fresh processes for start-up and memory.
+"""
+
+from __future__ import annotations
+
+import random
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+from helios.cli.figures import DECODE_PROMPT, FIRST_TOKEN_PROMPT
+from helios.cli.measure import HttpMeasure
+from helios.cli.server_process import ServerProcess, peak_bytes
+from scripts.benchmark.peer import Peer
+
+
+@dataclass(frozen=True, slots=True)
+class Setup:
+    """What both are given. Memory is taken with n_memory_streams requests that fill context_tokens each."""
+
+    gguf: Path
+    product_command: tuple[str, ...]
+    n_threads: int = 2
+    n_sequences: int = 16
+    n_memory_streams: int = 8
+    context_tokens: int = 1024
+    memory_prompt_tokens: int = 896
+    is_peer_plain: bool = False
+
+    def serve(self, n_active: int) -> list[str]:
+        limits = {"--port": 0, "--threads": self.n_threads, "--max-active": n_active, "--context": self.context_tokens}
+        flags = [str(part) for pair in limits.items() for part in pair]
+        return [*self.product_command, "serve", str(self.gguf), *flags]
+
+    def peer(self, n_sequences: int) -> Peer:
+        return Peer(self.gguf, self.n_threads, n_sequences, self.context_tokens, self.is_peer_plain)
+
+    @property
+    def memory_new_tokens(self) -> int:
+        return self.context_tokens - self.memory_prompt_tokens
+
+
+class Contender(Protocol):
+    """A running one, warm."""
+
+    pid: int
+
+    def take(self, name: str, n_new_tokens: int) -> float:
+        """One measurement of the figure `name`, in its measured unit."""
+
+    def close(self) -> None: ...
+
+
+class Product:
+    """Helios behind HTTP."""
+
+    def __init__(self, setup: Setup) -> None:
+        self.server = ServerProcess(setup.serve(setup.n_sequences))
+        self.pid = self.server.pid
+        self.measure = HttpMeasure(self.server.endpoint)
+        self.measure.warm()
+
+    def take(self, name: str, n_new_tokens: int) -> float:
+        return self.measure.take(name, n_new_tokens)
+
+    def close(self) -> None:
+        self.server.close()
+
+    @staticmethod
+    def start(setup: Setup, with_memory: bool) -> dict[str, float]:
+        """Start-up seconds of a fresh server, and its peak bytes after the memory work when asked for."""
+        with ServerProcess(setup.serve(setup.n_memory_streams)) as server:
+            measure = HttpMeasure(server.endpoint)
+            figures = {"startup": (time.perf_counter_ns() - server.started_ns) / 1e9}
+            if with_memory:
+                measure.workload.run(setup.n_memory_streams, setup.memory_prompt_tokens, setup.memory_new_tokens)
+                figures["rss"] = float(peak_bytes(server.pid))
+            return figures
+
+
+class InProcessPeer:
+    """llama.cpp in a worker process."""
+
+    def __init__(self, setup: Setup) -> None:
+        self.peer = setup.peer(setup.n_sequences)
+        self.pid = self.peer.pid
+        self.facts = self.peer.ask("facts")
+        self.peer.ask("first_token", n_prompt=DECODE_PROMPT, seed=0)
+
+    def take(self, name: str, n_new_tokens: int) -> float:
+        kind, _, count = name.partition("_")
+        seed = random.getrandbits(31)
+        if kind == "decode":
+            answer = self.peer.ask(
+                "decode", n_streams=int(count), n_prompt=DECODE_PROMPT, n_new=n_new_tokens, seed=seed
+            )
+            return float(answer["tokens_per_s"])
+        n_prompt = int(count) if count else FIRST_TOKEN_PROMPT
+        first_token_s = float(self.peer.ask("first_token", n_prompt=n_prompt, seed=seed)["seconds"])
+        return n_prompt / first_token_s if kind == "prefill" else first_token_s
+
+    def close(self) -> None:
+        self.peer.close()
+
+    @staticmethod
+    def start(setup: Setup, with_memory: bool) -> dict[str, float]:
+        with setup.peer(setup.n_memory_streams) as peer:
+            peer.ask("first_token", n_prompt=DECODE_PROMPT, seed=1)
+            figures = {"startup": (time.perf_counter_ns() - peer.started_ns) / 1e9}
+            if with_memory:
+                n_prompt, n_new = setup.memory_prompt_tokens, setup.memory_new_tokens
+                peer.ask("decode", n_streams=setup.n_memory_streams, n_prompt=n_prompt, n_new=n_new, seed=2)
+                figures["rss"] = float(peak_bytes(peer.pid))
+            return figures

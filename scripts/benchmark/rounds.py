@@ -1,0 +1,87 @@
+"""The alternated rounds: each figure of product and peer taken back to back, the order swapped every round.
+
+It knows contenders only by `take` and `pid`. While one is measured the other must be idle; its processor time says whether
+it was, and is part of the record.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections import defaultdict
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from helios.cli.server_process import processor_s
+from scripts.benchmark.contenders import Contender, InProcessPeer, Product, Setup
+from scripts.benchmark.floors import Floors
+
+PRODUCT, PEER = "product", "peer"
+HTTP_FIGURES = ("decode_1", "decode_4", "decode_8", "decode_16", "prefill_128", "prefill_512", "ttft")
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """How much to measure. No round starts after `budget_s`, but `least_rounds` are always done."""
+
+    rounds: int
+    least_rounds: int
+    start_rounds: int
+    memory_rounds: int
+    n_new_tokens: int
+    budget_s: float
+
+
+QUICK = Plan(rounds=7, least_rounds=3, start_rounds=3, memory_rounds=1, n_new_tokens=64, budget_s=170)
+FULL = Plan(rounds=11, least_rounds=11, start_rounds=5, memory_rounds=3, n_new_tokens=128, budget_s=3600)
+
+
+@dataclass(slots=True)
+class Record:
+    """Every value taken: contender -> figure -> one value a round; and the busiest that each was while it should idle."""
+
+    values: dict[str, dict[str, list[float]]] = field(default_factory=lambda: {PRODUCT: {}, PEER: {}})
+    idle_share: dict[str, float] = field(default_factory=lambda: defaultdict(float))
+
+    def add(self, who: str, figures: Mapping[str, float]) -> None:
+        for name, value in figures.items():
+            self.values[who].setdefault(name, []).append(value)
+
+
+def start_rounds(setup: Setup, plan: Plan, record: Record) -> None:
+    """Start-up and memory, each time in fresh processes. A first start of each, not counted, warms files and caches."""
+    Product.start(setup, with_memory=False)
+    InProcessPeer.start(setup, with_memory=False)
+    for index in range(plan.start_rounds):
+        with_memory = index < plan.memory_rounds
+        order = [(PRODUCT, Product.start), (PEER, InProcessPeer.start)]
+        for who, start in order[:: -1 if index % 2 else 1]:
+            record.add(who, start(setup, with_memory))
+        _say(f"start {index + 1} of {plan.start_rounds}")
+
+
+def speed_rounds(
+    product: Contender, peer: Contender, floors: Floors, plan: Plan, record: Record, began_s: float
+) -> None:
+    """Decode, prefill and time to first token, until the plan is done or its time is used up."""
+    order = [(PRODUCT, product, peer), (PEER, peer, product)]
+    longest_s = 0.0
+    for index in range(plan.rounds):
+        round_began_s = time.monotonic()
+        if index >= plan.least_rounds and round_began_s + longest_s > began_s + plan.budget_s:
+            break
+        floors.take()
+        for name in HTTP_FIGURES:
+            for who, running, waiting in order[:: -1 if index % 2 else 1]:
+                idle = PEER if who == PRODUCT else PRODUCT
+                before_s, began_figure_s = processor_s(waiting.pid), time.monotonic()
+                record.add(who, {name: running.take(name, plan.n_new_tokens)})
+                used_s, elapsed_s = processor_s(waiting.pid) - before_s, time.monotonic() - began_figure_s
+                if elapsed_s > 0.5:  # processor time is counted in hundredths of a second
+                    record.idle_share[idle] = max(record.idle_share[idle], used_s / elapsed_s)
+        longest_s = max(longest_s, time.monotonic() - round_began_s)
+        _say(f"round {index + 1} of at most {plan.rounds}: {time.monotonic() - began_s:.0f} s")
+
+
+def _say(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)
