@@ -1,0 +1,138 @@
+"""`helios chat [MODEL]`: a conversation in the terminal, with a model in this process or with a server.
+
+It knows lines of text and the chat request's body; an Assistant answers. Ctrl-C ends an answer and keeps what was said, at
+the prompt it ends the program; an error loses the line that caused it and nothing else.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import contextlib
+import json
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, Protocol
+
+from helios.cli.model import add_settings, core_path, load_settings, start_engine
+from helios.cli.remote import RemoteAssistant
+from helios.errors import HeliosError
+
+if TYPE_CHECKING:
+    from helios.engine import Engine
+    from helios.server.choice import Choice
+    from helios.server.frontend import PreparedCall
+
+_ENGINE_SETTINGS = ("device", "context", "threads", "accept")
+_HELP = "/new starts over, /quit ends, Ctrl-C cuts an answer short"
+
+
+class Assistant(Protocol):
+    """Who answers a chat request's body, piece by piece. Closing the iterator cancels the answer."""
+
+    def reply(self, body: dict[str, Any]) -> Iterator[str]: ...
+    def close(self) -> None: ...
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("model", nargs="?", metavar="MODEL", help="a .core, a .gguf, or nothing for the default model")
+    parser.add_argument("--url", help="talk to the server at this URL instead, such as http://127.0.0.1:8000")
+    parser.add_argument("--system", metavar="TEXT", help="the system message")
+    parser.add_argument("--temperature", type=float, help="0 always takes the likeliest token")
+    parser.add_argument("--max-tokens", type=int, help="most tokens of one answer")
+    parser.add_argument("--seed", type=int, help="makes sampling repeatable")
+    add_settings(parser, _ENGINE_SETTINGS)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    options = {name: getattr(arguments, name) for name in ("temperature", "max_tokens", "seed")}
+    opening = [{"role": "system", "content": arguments.system}] if arguments.system else []
+    with contextlib.closing(_assistant(arguments)) as assistant:
+        converse(assistant, opening, options)
+    return 0
+
+
+def converse(assistant: Assistant, opening: list[dict[str, str]], options: dict[str, Any]) -> None:
+    """Read lines and print answers until the input ends or says so."""
+    with contextlib.suppress(ImportError):
+        import readline  # noqa: F401  (line editing for input())
+    print(_HELP)
+    messages = list(opening)
+    for line in _lines():
+        if line == "/new":
+            messages = list(opening)
+            continue
+        messages.append({"role": "user", "content": line})
+        try:
+            answer = _print_answer(assistant.reply({**options, "messages": messages, "stream": True}))
+        except HeliosError as error:
+            print(f"helios: {error}")
+            messages.pop()
+            continue
+        messages.append({"role": "assistant", "content": answer})
+
+
+def _lines() -> Iterator[str]:
+    """What the user types, until /quit, the end of input, or Ctrl-C."""
+    while True:
+        try:
+            line = input("> ").strip()
+        except (EOFError, KeyboardInterrupt):
+            print()
+            return
+        if line == "/quit":
+            return
+        if line:
+            yield line
+
+
+def _print_answer(pieces: Iterator[str]) -> str:
+    """Print an answer as it comes; returns what was said, all or up to Ctrl-C."""
+    said: list[str] = []
+    try:
+        for piece in pieces:
+            said.append(piece)
+            print(piece, end="", flush=True)
+    except KeyboardInterrupt:
+        pieces.close()  # type: ignore[attr-defined]  # a generator: its `finally` cancels the answer
+    print()
+    return "".join(said)
+
+
+def _assistant(arguments: argparse.Namespace) -> Assistant:
+    if arguments.url is not None:
+        return RemoteAssistant(arguments.url)
+    return LocalAssistant(start_engine(core_path(arguments.model), load_settings(arguments)))
+
+
+class LocalAssistant:
+    """A model in this process. It takes the same request body as a server and runs it the same way."""
+
+    def __init__(self, engine: Engine) -> None:
+        from helios.server.frontend import Frontend
+
+        self._engine = engine
+        self._frontend = Frontend(engine, 1)
+        self._runner = asyncio.Runner()
+
+    def reply(self, body: dict[str, Any]) -> Iterator[str]:
+        call = self._frontend.prepare_chat(json.dumps(body).encode())
+        choice = self._runner.run(self._start(call))
+        try:
+            while True:
+                delta = self._runner.run(choice.next_delta())
+                yield delta.text
+                if delta.finish_reason is not None:
+                    return
+        finally:
+            choice.cancel()
+
+    def close(self) -> None:
+        self._runner.close()
+        self._frontend.close()
+        self._engine.close()
+
+    async def _start(self, call: PreparedCall) -> Choice:
+        from helios.server.choice import Choice
+
+        generation = self._engine.submit(call.requests[0])
+        return Choice(0, generation, self._frontend.pipeline(call.options), keeps_tokens=False)

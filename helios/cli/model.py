@@ -1,0 +1,94 @@
+"""From the words of a command line to a running engine: settings, the core to load, the engine.
+
+It knows where models come from, for every verb that runs one. A GGUF is prepared once and the core kept; no model named means
+the default one, packaged with the program or downloaded once.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from tqdm import tqdm
+
+from helios.errors import MissingFileError
+from helios.settings import Settings, flag_help, setting_names
+
+if TYPE_CHECKING:
+    from helios.engine import Engine
+    from helios.ignition.pull import Report
+
+_GGUF_MAGIC = b"GGUF"
+_PACKAGED_CORE = Path(__file__).parents[2] / "model" / "default.core"
+
+
+def add_settings(parser: argparse.ArgumentParser, names: Sequence[str] | None = None) -> None:
+    """A flag for each setting, or for those named, and `--config`."""
+    parser.add_argument("--config", type=Path, metavar="FILE", help="TOML file of settings; flags and HELIOS_* win")
+    for name in names or setting_names():
+        parser.add_argument("--" + name.replace("_", "-"), metavar=name.upper(), help=flag_help(name))
+
+
+def load_settings(arguments: argparse.Namespace) -> Settings:
+    """The settings that flags, environment and file make together."""
+    return Settings.load(vars(arguments), arguments.config)
+
+
+def core_path(model: str | None) -> Path:
+    """The core to load for MODEL: itself, or the one prepared from a GGUF. May download and prepare, with progress bars."""
+    if model is None:
+        return _PACKAGED_CORE if _PACKAGED_CORE.is_file() else _prepared(_pulled())
+    path = Path(model)
+    try:
+        with path.open("rb") as file:
+            is_gguf = file.read(len(_GGUF_MAGIC)) == _GGUF_MAGIC
+    except OSError as error:
+        raise MissingFileError(
+            f"model {model} cannot be read: {error.strerror}", hint="give a .core or .gguf file"
+        ) from error
+    return _prepared(path) if is_gguf else path
+
+
+def start_engine(core: Path, settings: Settings) -> Engine:
+    """Load `core` with a progress bar; the caller closes the engine."""
+    from helios.engine import Engine, EngineOptions
+
+    options = EngineOptions(
+        device=settings.device,
+        n_threads=settings.threads,
+        context_tokens=settings.context,
+        max_active=settings.max_active,
+        queue_capacity=settings.queue_capacity,
+        acceptance=settings.accept,
+    )
+    with _progress("loading") as report:
+        return Engine.start(core, options, report)
+
+
+def _pulled() -> Path:
+    from helios.ignition.pull import pull_default_model
+
+    with _progress("downloading the default model") as report:
+        return pull_default_model(report)
+
+
+def _prepared(gguf: Path) -> Path:
+    from helios.ignition.prepare import prepared_core
+
+    with _progress("preparing") as report:
+        return prepared_core(gguf, report)
+
+
+@contextmanager
+def _progress(what: str) -> Iterator[Report]:
+    """A bar of bytes on stderr that shows itself only when the work takes a while."""
+    with tqdm(unit="B", unit_scale=True, desc=what, delay=0.5, leave=False) as bar:
+
+        def report(n_done_bytes: int, n_total_bytes: int) -> None:
+            bar.total = n_total_bytes
+            bar.update(n_done_bytes - bar.n)
+
+        yield report

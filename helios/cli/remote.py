@@ -1,0 +1,67 @@
+"""An assistant behind a server's URL: streamed chat requests over the standard library's HTTP client.
+
+It knows the OpenAI wire and nothing of Helios. Closing an answer closes its connection, which cancels it on the server.
+"""
+
+from __future__ import annotations
+
+import http.client
+import json
+from collections.abc import Iterator
+from typing import Any
+
+from helios.cli.streams import Endpoint
+from helios.errors import RemoteError
+
+_TIMEOUT_S = 600.0
+
+
+class RemoteAssistant:
+    """See `chat.Assistant`."""
+
+    def __init__(self, url: str) -> None:
+        self._endpoint = Endpoint.from_url(url)
+
+    def reply(self, body: dict[str, Any]) -> Iterator[str]:
+        """The answer's text as it arrives. Raises RemoteError with the server's own message when it refuses."""
+        connection = http.client.HTTPConnection(self._endpoint.host, self._endpoint.port, timeout=_TIMEOUT_S)
+        given = {name: value for name, value in body.items() if value is not None}
+        try:
+            connection.request("POST", "/v1/chat/completions", json.dumps(given), {"Content-Type": "application/json"})
+            response = connection.getresponse()
+            if response.status != http.HTTPStatus.OK:
+                raise RemoteError(_message(response.read(), response.status))
+            yield from _texts(response)
+        except (OSError, http.client.HTTPException) as error:
+            reason = str(error) or type(error).__name__
+            raise RemoteError(
+                f"the server at {self._endpoint.host}:{self._endpoint.port} does not answer: {reason}"
+            ) from error
+        finally:
+            connection.close()
+
+    def close(self) -> None:
+        """Nothing is kept between answers."""
+
+
+def _texts(response: http.client.HTTPResponse) -> Iterator[str]:
+    for line in response:
+        data = line.decode("utf-8").rstrip("\r\n").removeprefix("data: ")
+        if data == "[DONE]":
+            return
+        if not line.startswith(b"data: "):
+            continue
+        chunk = json.loads(data)
+        if "error" in chunk:
+            raise RemoteError(str(chunk["error"]["message"]))
+        for choice in chunk["choices"]:
+            yield choice["delta"].get("content") or ""
+    raise RemoteError("the server ended the answer before it was complete")
+
+
+def _message(body: bytes, status: int) -> str:
+    """What an error response says, as far as it can be read."""
+    try:
+        return str(json.loads(body)["error"]["message"])
+    except (ValueError, KeyError, TypeError):
+        return f"the server answered {status}"

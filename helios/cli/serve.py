@@ -1,0 +1,30 @@
+"""`helios serve [MODEL]`: load a model and answer HTTP until told to stop.
+
+It knows the order of starting and ending and nothing of what lies between. The address is taken first and the engine closed
+last, whatever happens.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import logging
+
+from helios.cli.model import add_settings, core_path, load_settings, start_engine
+from helios.server.server import bind, serve_until_signal
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("model", nargs="?", metavar="MODEL", help="a .core, a .gguf, or nothing for the default model")
+    add_settings(parser)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    settings = load_settings(arguments)
+    logging.basicConfig(level=settings.log_level.upper(), format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    with (
+        bind(settings.host, settings.port) as listener,
+        start_engine(core_path(arguments.model), settings) as engine,
+    ):
+        asyncio.run(serve_until_signal(engine, settings, listener))
+    return 0
