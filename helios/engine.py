@@ -189,7 +189,7 @@ class Engine:
             runtime = ModelRuntime.load(
                 core, bootstrap.contract, bootstrap.manifest, device, RuntimeOptions(n_pages), progress
             )
-            scheduler = Scheduler(limits, _program_table(bootstrap.contract), PagePool(n_pages))
+            scheduler = Scheduler(limits, program_table(bootstrap.contract), PagePool(n_pages))
             engine = cls(core, bootstrap, device, runtime, scheduler, limits, settings.queue_capacity)
         except BaseException:
             if runtime is not None:
@@ -345,7 +345,7 @@ def _cache_pages(contract: PreparedContract, limits: SchedulerLimits, device: De
     return min(n_fit, n_least * limits.max_active)
 
 
-def _program_table(contract: PreparedContract) -> ProgramTable:
+def program_table(contract: PreparedContract) -> ProgramTable:
     programs: dict[RoundKind, list[ProgramShape]] = {kind: [] for kind in RoundKind}
     for graph in contract.graphs:
         kind = _KINDS.get(graph.operation)

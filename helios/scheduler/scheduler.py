@@ -26,6 +26,8 @@ _DEVICE_REASONS = {DEVICE_EOS: FinishReason.EOS, DEVICE_LIMIT: FinishReason.LIMI
 # Prompt tokens that may ride along while streams are decoding: bounds the gap between two of their tokens.
 MIXED_PREFILL_TOKENS = 128
 
+MAX_GENERATION = 2**31 - 1  # staged as int32; then it starts again at 0
+
 Delivery = list[tuple[int, list[Event]]]
 
 
@@ -145,8 +147,9 @@ class Scheduler:
             self._queue.popleft()
             sequence.n_reserved_pages = n_pages
             sequence.slot = self._free_slots.pop()
-            self._generations[sequence.slot] += 1
-            sequence.generation = self._generations[sequence.slot]
+            sequence.generation = self._generations[sequence.slot] = (
+                self._generations[sequence.slot] + 1
+            ) & MAX_GENERATION
             sequence.move(Phase.PREFILL)
             self._active[sequence.key] = sequence
             self.counters.n_prompt_tokens += sequence.n_prompt

@@ -1,0 +1,104 @@
+"""The real runtime driven round by round by a test: no threads, no sockets, any scheduler limits."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from helios.cache.pages import PagePool
+from helios.corefile.reader import Core, open_core
+from helios.device.device import Device
+from helios.engine import Bootstrap, program_table
+from helios.runtime.model import ModelRuntime, RuntimeOptions
+from helios.scheduler.request import Event, Failed, Finished, GenerationRequest, Token
+from helios.scheduler.scheduler import Scheduler, SchedulerLimits
+
+
+@dataclass
+class Outcome:
+    """What came of one request."""
+
+    tokens: list[Token] = field(default_factory=list)
+    ending: Finished | Failed | None = None
+
+    @property
+    def ids(self) -> list[int]:
+        return [token.token_id for token in self.tokens]
+
+
+class LoadedModel:
+    """A core on the CPU device with `n_threads` threads and `n_pages` cache pages; owner closes."""
+
+    def __init__(self, core_path: Path, n_threads: int, n_pages: int) -> None:
+        self.core: Core = open_core(core_path)
+        self.bootstrap = Bootstrap.load(self.core, "local")
+        self.device = Device.open("cpu", n_threads)
+        contract = self.bootstrap.contract
+        self.n_pages = n_pages
+        self.runtime = ModelRuntime.load(
+            self.core, contract, self.bootstrap.manifest, self.device, RuntimeOptions(n_pages)
+        )
+
+    def run(
+        self,
+        requests: Iterable[GenerationRequest],
+        *,
+        max_active: int | None = None,
+        prefill_tokens: int | None = None,
+        frames: int = 2,
+        arrive: Callable[[int], int] = lambda index: 0,
+    ) -> list[Outcome]:
+        """All requests to their end. Request i arrives after `arrive(i)` further rounds have been retired."""
+        contract = self.bootstrap.contract
+        limits = SchedulerLimits(
+            max_active or contract.concurrency,
+            contract.context_tokens,
+            prefill_tokens or contract.prefill_tokens,
+            contract.page_tokens,
+            contract.vocabulary,
+        )
+        pages = PagePool(self.n_pages)
+        scheduler = Scheduler(limits, program_table(contract), pages)
+        outcomes: list[Outcome] = []
+        for index, request in enumerate(requests):
+            for _ in range(arrive(index)):
+                self._step(scheduler, frames, outcomes)
+            outcomes.append(Outcome())
+            scheduler.submit(index, request)
+        while scheduler.has_work:
+            self._step(scheduler, frames, outcomes)
+        scheduler.check()
+        assert pages.statistics().n_taken == 0
+        return outcomes
+
+    def _step(self, scheduler: Scheduler, frames: int, outcomes: list[Outcome]) -> None:
+        while self.runtime.n_in_flight < frames:
+            round_ = scheduler.plan()
+            if round_ is None:
+                break
+            self.runtime.launch(round_)
+        if not self.runtime.n_in_flight:
+            return
+        for key, events in scheduler.retire(*self.runtime.complete()):
+            for event in events:
+                _take(outcomes[key], event)
+
+    def close(self) -> None:
+        self.runtime.close()
+        self.device.close()
+        self.core.close()
+
+    def __enter__(self) -> LoadedModel:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
+
+
+def _take(outcome: Outcome, event: Event) -> None:
+    assert outcome.ending is None
+    if isinstance(event, Token):
+        outcome.tokens.append(event)
+    else:
+        outcome.ending = event
