@@ -1,0 +1,20 @@
+"""What every test may ask for: the default model's file. It is fetched once a machine and kept in the user's cache directory."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import hypothesis
+import pytest
+
+from helios.ignition.pull import pull_default_model
+
+# A test must not fail because the machine is busy.
+hypothesis.settings.register_profile("helios", deadline=None)
+hypothesis.settings.load_profile("helios")
+
+
+@pytest.fixture(scope="session")
+def default_gguf() -> Path:
+    """The default model's GGUF, as `helios pull` leaves it."""
+    return pull_default_model(lambda n_done_bytes, n_total_bytes: None)
