@@ -22,7 +22,8 @@ def test_promises_are_kept_and_no_page_is_in_two_hands(n_pages: int, steps: list
             n_promised += n if is_possible else 0
         elif action == "take" and n_promised:
             page_id = pool.take_reserved()
-            assert page_id not in held and 0 <= page_id < n_pages
+            assert page_id not in held
+            assert 0 <= page_id < n_pages
             held.append(page_id)
             n_promised -= 1
         elif action == "unreserve" and n <= n_promised:

@@ -92,6 +92,6 @@ def test_too_many_values_are_refused_before_anything_is_written() -> None:
 def test_a_destination_outside_its_buffer_is_refused_at_start_up() -> None:
     """CON-9: extents are resolved once at start-up; the error names graph and destination."""
     destination = Destination("place", 5, 16, ElementType.I32, 9, 1)
-    with pytest.raises(ContractError, match="decode_4.*place"):
-        graph = make_graph(bind(ValueSource.SLOT, Indexing.ACTIVE_ROW))
+    graph = make_graph(bind(ValueSource.SLOT, Indexing.ACTIVE_ROW))
+    with pytest.raises(ContractError, match=r"decode_4.*place"):
         Packer(graph, {"place": destination}, {5: np.zeros(48, np.uint8)})
