@@ -1,0 +1,64 @@
+"""`helios prepare`: turn a GGUF checkpoint into a signed core, with a progress bar.
+
+It knows flags and files; `ignition/prepare.py` does the work. Without a key the core is signed by this machine's own, under
+the namespace `local`.
+"""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from tqdm import tqdm
+
+from helios.corefile.keys import LOCAL_NAMESPACE, load_key, load_or_create_local_key
+from helios.device.device import Device
+from helios.errors import SettingError
+from helios.ignition.preparation.identity import name_of_file
+from helios.ignition.prepare import PrepareOptions, prepare
+from helios.ignition.signatures import target_of
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """MODEL.gguf, where to write, and what to prepare for."""
+    defaults = PrepareOptions()
+    parser.add_argument("model", type=Path, metavar="MODEL.gguf", help="checkpoint to prepare")
+    parser.add_argument(
+        "-o", "--output", type=Path, metavar="OUT.core", help="core to write (MODEL.core in this directory)"
+    )
+    parser.add_argument("--name", help="name that requests choose the model by (the file's)")
+    parser.add_argument("--context", type=int, metavar="TOKENS", help="longest request (the model's, up to 8,192)")
+    parser.add_argument(
+        "--concurrency",
+        type=int,
+        default=defaults.concurrency,
+        metavar="N",
+        help=f"requests generated at once ({defaults.concurrency})",
+    )
+    parser.add_argument("--key", type=Path, metavar="FILE", help="Ed25519 key to sign with (this machine's)")
+    parser.add_argument("--namespace", help=f"publisher namespace of the key ({LOCAL_NAMESPACE})")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Write the core and print its path."""
+    if bool(arguments.namespace) != bool(arguments.key):
+        raise SettingError("--key and --namespace go together", hint="leave both out to sign with this machine's key")
+    key = load_key(arguments.key) if arguments.key else load_or_create_local_key()
+    output = arguments.output or Path(f"{arguments.model.stem}.core")
+    options = PrepareOptions(
+        context_tokens=arguments.context,
+        concurrency=arguments.concurrency,
+        served_id=arguments.name or name_of_file(arguments.model),
+    )
+    with Device.open("cpu") as device:
+        target = target_of(device)
+    with tqdm(total=None, unit="B", unit_scale=True, desc="preparing", delay=0.5, leave=False, disable=None) as bar:
+
+        def report(n_done_bytes: int, n_total_bytes: int) -> None:
+            bar.total = n_total_bytes
+            bar.update(n_done_bytes - bar.n)
+
+        namespace = arguments.namespace or LOCAL_NAMESPACE
+        prepare(arguments.model, output, target, options, key=key, namespace=namespace, progress=report)
+    print(output)
+    return 0

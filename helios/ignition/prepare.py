@@ -1,0 +1,179 @@
+"""A checkpoint turned into a signed core: read, captured, described, written; and the cache of cores made that way.
+
+It knows the order of these steps, no architecture and no device. Equal checkpoint, options, target and key give equal
+bytes, whatever the path; nothing is written before everything about the checkpoint was checked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+from helios.contract.prepared import PreparedContract
+from helios.contract.schema import contract_pb2 as pb
+from helios.corefile.keys import LOCAL_NAMESPACE, load_or_create_local_key, public_bytes
+from helios.corefile.writer import CoreParts, Progress, TensorSource, write_core
+from helios.errors import CheckpointError, SettingError
+from helios.ignition.capture import Capture
+from helios.ignition.checkpoints.gguf import Gguf, open_gguf
+from helios.ignition.preparation.contract import finish_manifest, model_contract
+from helios.ignition.preparation.geometry import MAX_CONCURRENCY, MAX_EOS, PAGE_TOKENS, ServingGeometry
+from helios.ignition.preparation.identity import digest, file_digest, name_of_file, slug
+from helios.ignition.preparation.tokenizer import TokenizerFacts, prepare_tokenizer
+from helios.ignition.recipes.hyperparameters import DenseHyperparameters, read_hyperparameters
+from helios.ignition.recipes.llama import CapturedModel
+from helios.ignition.recipes.table import recipe_for
+from helios.ignition.recipes.weights import WeightResource
+from helios.ignition.signatures import Target
+from helios.settings import cache_directory
+
+PREPARATION_VERSION = 1  # raised whenever the same checkpoint would give another core
+ABI_LABEL = "helios.kernels.1"
+DEFAULT_CONTEXT_TOKENS = 8192  # of models that allow more
+PREFILL_TOKENS = 512
+
+
+@dataclass(frozen=True, slots=True)
+class PrepareOptions:
+    """What the caller may choose. `context_tokens`: the model's own, up to 8,192, when None. `served_id`: None takes the
+    name in the checkpoint."""
+
+    context_tokens: int | None = None
+    concurrency: int = 32
+    served_id: str | None = None
+
+
+def prepare(
+    checkpoint_path: Path,
+    core_path: Path,
+    target: Target,
+    options: PrepareOptions,
+    *,
+    key: Ed25519PrivateKey,
+    namespace: str = LOCAL_NAMESPACE,
+    progress: Progress | None = None,
+) -> None:
+    """Write the core of a GGUF checkpoint, signed by `key` under `namespace`.
+
+    Raises CheckpointError or MissingFileError for the checkpoint, SettingError for options that it cannot be prepared with.
+    """
+    with open_gguf(checkpoint_path) as checkpoint:
+        parts = _describe(checkpoint, checkpoint_path, target, options, namespace)
+        write_core(core_path, parts, key, progress)
+
+
+def prepared_core(
+    checkpoint_path: Path,
+    target: Target,
+    options: PrepareOptions | None = None,
+    *,
+    progress: Progress | None = None,
+) -> Path:
+    """The core of a checkpoint, from the user's cache or made now, signed by this machine's key.
+
+    It is found again by content: of the checkpoint, the kernel table, the options and the key. Processes that make the
+    same core at the same time each write all of it, and the last rename wins.
+    """
+    chosen = options or PrepareOptions()
+    if chosen.served_id is None:
+        chosen = PrepareOptions(chosen.context_tokens, chosen.concurrency, name_of_file(checkpoint_path))
+    key = load_or_create_local_key()
+    recipe = [str(part).encode() for part in (PREPARATION_VERSION, chosen, target)]
+    name = digest([file_digest(checkpoint_path), *recipe, public_bytes(key)]).hex()
+    path = cache_directory() / "cores" / f"{name[:32]}.core"
+    if not path.exists():
+        prepare(checkpoint_path, path, target, chosen, key=key, progress=progress)
+    return path
+
+
+def _describe(
+    checkpoint: Gguf, checkpoint_path: Path, target: Target, options: PrepareOptions, namespace: str
+) -> CoreParts:
+    recipe = recipe_for(checkpoint.text("general.architecture"))
+    hyper = read_hyperparameters(checkpoint)
+    tokenizer, facts = prepare_tokenizer(checkpoint)
+    geometry = _geometry(hyper, facts, options)
+    capture = Capture(target)
+    captured = recipe.capture(checkpoint, hyper, geometry, capture)
+    manifest = finish_manifest(capture, captured.surface, ABI_LABEL)
+    source_sha256 = file_digest(checkpoint_path)
+    served_id, aliases = _names(checkpoint, checkpoint_path, options)
+    contract = pb.ServingContract(
+        served_id=served_id,
+        aliases=aliases,
+        cache_identity=_cache_identity(source_sha256, tokenizer, facts, captured),
+        context_tokens=geometry.context_tokens,
+        prefill_tokens=geometry.prefill_tokens,
+        page_count=geometry.concurrency * geometry.pages_per_slot,
+        concurrency=geometry.concurrency,
+        model=model_contract(capture.programs, captured.surface, _frontend(facts)),
+    )
+    PreparedContract.from_core(contract, manifest)
+    return CoreParts(
+        contract=contract,
+        manifest=manifest,
+        tokenizer=tokenizer,
+        chat_template=facts.chat_template,
+        tensors=[_tensor(weight) for weight in captured.weights],
+        namespace=namespace,
+        model_license=checkpoint.text("general.license", ""),
+        rebuild_manifest={
+            "source_format": "gguf",
+            "source_sha256": source_sha256.hex(),
+            "architecture": hyper.architecture,
+            "preparation_version": str(PREPARATION_VERSION),
+        },
+    )
+
+
+def _geometry(hyper: DenseHyperparameters, facts: TokenizerFacts, options: PrepareOptions) -> ServingGeometry:
+    context_tokens = options.context_tokens
+    if context_tokens is None:
+        context_tokens = min(hyper.context_tokens, DEFAULT_CONTEXT_TOKENS)
+    if not PAGE_TOKENS <= context_tokens <= hyper.context_tokens:
+        raise SettingError(
+            f"a context of {context_tokens:,} tokens was asked for, the model has {PAGE_TOKENS} to {hyper.context_tokens:,}"
+        )
+    if not 1 <= options.concurrency <= MAX_CONCURRENCY:
+        raise SettingError(f"a concurrency of {options.concurrency:,} was asked for, it must be 1 to {MAX_CONCURRENCY}")
+    return ServingGeometry(context_tokens, options.concurrency, PREFILL_TOKENS, facts.vocabulary_size)
+
+
+def _frontend(facts: TokenizerFacts) -> pb.FrontendContract:
+    if len(facts.end_tokens) > MAX_EOS:
+        raise CheckpointError(f"the vocabulary has {len(facts.end_tokens)} end tokens, at most {MAX_EOS} are served")
+    return pb.FrontendContract(
+        tool_syntax=pb.TOOL_SYNTAX_NONE,
+        reasoning_syntax=pb.REASONING_SYNTAX_NONE,
+        eos_tokens=facts.end_tokens,
+        bos_text=facts.bos_text,
+        eos_text=facts.eos_text,
+        adds_bos=facts.adds_bos,
+    )
+
+
+def _names(checkpoint: Gguf, checkpoint_path: Path, options: PrepareOptions) -> tuple[str, list[str]]:
+    """The served name: the caller's, else the checkpoint's own, else its file's. The checkpoint's own always answers."""
+    own = checkpoint.text("general.name", "")
+    served_id = options.served_id or (slug(own) if own else name_of_file(checkpoint_path))
+    return served_id, [slug(own)] if own and slug(own) != served_id else []
+
+
+def _cache_identity(source_sha256: bytes, tokenizer: bytes, facts: TokenizerFacts, captured: CapturedModel) -> bytes:
+    """Two cores share cached prefixes only if weights, tokens, template and page layout are the same."""
+    page = f"kv.f16 {captured.surface.cache.nbytes} {PAGE_TOKENS}"
+    layouts: Iterable[bytes] = (f"{weight.id} {weight.layout}".encode() for weight in captured.weights)
+    template = (facts.chat_template or "").encode()
+    return digest([b"helios.cache.1", source_sha256, tokenizer, template, page.encode(), *layouts])
+
+
+def _tensor(weight: WeightResource) -> TensorSource:
+    return TensorSource(
+        id=weight.id,
+        nbytes=weight.nbytes,
+        layout=weight.layout,
+        chunks=lambda: [weight.produce().data],
+    )
