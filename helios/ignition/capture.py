@@ -12,10 +12,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from helios.contract.schema import execution_pb2 as pb
+from helios.device.kernels import FieldKind
 from helios.errors import InternalError
 from helios.ignition.dependencies import Access, dependencies
 from helios.ignition.scratch import Lifetime, ScratchPlan, plan_scratch
-from helios.ignition.signatures import FieldKind, KernelSignature
+from helios.ignition.signatures import KernelSignature, Target
 
 _SCALAR_FORMAT = {FieldKind.I32: "<i", FieldKind.I64: "<q", FieldKind.U32: "<I", FieldKind.F32: "<f"}
 
@@ -160,10 +161,9 @@ class ProgramCapture:
 class Capture:
     """Everything that goes into one execution manifest: buffers, destinations, programs."""
 
-    def __init__(self, signatures: Mapping[str, KernelSignature], target: str) -> None:
+    def __init__(self, target: Target) -> None:
         self.programs: list[ProgramCapture] = []
         self.buffers: list[Buffer] = []
-        self._signatures = signatures
         self._target = target
         self._resources: dict[int, str] = {}
         self._destinations: list[pb.Destination] = []
@@ -201,7 +201,7 @@ class Capture:
         self, name: str, operation: pb.Operation, batch: int, tokens: int, packed_tokens: int
     ) -> ProgramCapture:
         """Starts a program with extents B, W and P."""
-        made = ProgramCapture(name, operation, batch, tokens, packed_tokens, self._signatures)
+        made = ProgramCapture(name, operation, batch, tokens, packed_tokens, self._target.signatures)
         self.programs.append(made)
         return made
 
@@ -213,7 +213,7 @@ class Capture:
         )
         buffers = [*self.buffers, scratch] if scratch.nbytes else self.buffers
         return pb.ExecutionManifest(
-            target=self._target,
+            target=self._target.name,
             buffers=[_encode_buffer(buffer, self._resources.get(buffer.id, "")) for buffer in buffers],
             programs=[
                 _encode_program(program, plan, scratch.id) for program, plan in zip(self.programs, plans, strict=True)

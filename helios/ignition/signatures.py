@@ -1,46 +1,16 @@
-"""What capture knows of a kernel: the name, offset and kind of each field of its argument struct.
+"""What capture knows of a target: its name, and the argument struct of each kernel that it has.
 
-It knows no library and no ctypes; `prepare` takes these from the kernel library of the target. The kinds have the
-numbers of HELIOS_KIND_* in `cuda_src/kernels.h`.
+It knows no library and no address. Two libraries with equal tables are one target, so a core does not depend on which
+build of the kernels was at hand when it was prepared.
 """
 
 from __future__ import annotations
 
-import enum
+from collections.abc import Mapping
 from dataclasses import dataclass
 
-
-class FieldKind(enum.IntEnum):
-    """What a field holds: a pointer and what is done through it, or a scalar."""
-
-    READ = 0
-    WRITE = 1
-    READ_WRITE = 2
-    I32 = 3
-    I64 = 4
-    U32 = 5
-    F32 = 6
-
-    @property
-    def is_pointer(self) -> bool:
-        return self <= FieldKind.READ_WRITE
-
-    @property
-    def writes(self) -> bool:
-        return self in (FieldKind.WRITE, FieldKind.READ_WRITE)
-
-    @property
-    def reads(self) -> bool:
-        return self in (FieldKind.READ, FieldKind.READ_WRITE)
-
-
-@dataclass(frozen=True, slots=True)
-class ArgumentField:
-    """One field of an argument struct."""
-
-    name: str
-    offset: int
-    kind: FieldKind
+from helios.device.device import Device
+from helios.device.kernels import KernelField
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,4 +19,18 @@ class KernelSignature:
 
     name: str
     args_nbytes: int
-    fields: tuple[ArgumentField, ...]
+    fields: tuple[KernelField, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """`name` is the program family ("host", "cuda") that an execution manifest names."""
+
+    name: str
+    signatures: Mapping[str, KernelSignature]
+
+
+def target_of(device: Device) -> Target:
+    """The target that an open device runs."""
+    known = device.kernels.signatures.values()
+    return Target(device.target, {s.name: KernelSignature(s.name, s.args_size_bytes, s.fields) for s in known})

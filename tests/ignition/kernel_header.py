@@ -9,7 +9,8 @@ import functools
 import re
 from pathlib import Path
 
-from helios.ignition.signatures import ArgumentField, FieldKind, KernelSignature
+from helios.device.kernels import FieldKind, KernelField
+from helios.ignition.signatures import KernelSignature, Target
 
 HEADER = Path(__file__).parents[2] / "cuda_src" / "kernels.h"
 _KINDS = {
@@ -24,6 +25,11 @@ _KINDS = {
 
 
 @functools.cache
+def host_target() -> Target:
+    """The target that the header describes."""
+    return Target("host", kernel_signatures())
+
+
 def kernel_signatures() -> dict[str, KernelSignature]:
     text = HEADER.read_text().replace("\\\n", " ")
     lists = dict(re.findall(r"^#define (HELIOS_\w+_\d)\(F\) (.*)$", text, re.MULTILINE))
@@ -53,6 +59,6 @@ def _signature(name: str, fields: str) -> KernelSignature:
     for letter, field in re.findall(r"F\((\w), (\w+)\)", fields):
         kind, size = _KINDS[letter]
         offset = -(-offset // size) * size
-        found.append(ArgumentField(field, offset, kind))
+        found.append(KernelField(field, offset, kind))
         offset += size
     return KernelSignature(name, -(-offset // 8) * 8, tuple(found))

@@ -22,6 +22,7 @@ COMPLETION_LANE_NBYTES = 224
 SAMPLE_NBYTES = 176
 
 MAX_ADMISSIONS = 8  # slots that one INITIALIZE sets up
+MAX_CONCURRENCY = 256
 
 
 @dataclass(frozen=True, slots=True)
