@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from helios.errors import InvalidValueError
@@ -57,7 +57,6 @@ def test_special_tokens_are_skipped_or_shown(byte_level: Tokenizer) -> None:
     assert "".join(fed(byte_level, ids, skip_special=False)) == "hello<|end|> world"
 
 
-@settings(deadline=None)
 @given(data=st.data())
 def test_pieces_join_to_the_whole_and_only_an_unfinished_character_is_held(
     tokenizer: Tokenizer, data: st.DataObject
@@ -76,7 +75,6 @@ def test_pieces_join_to_the_whole_and_only_an_unfinished_character_is_held(
         assert text + decoder.flush() == whole
 
 
-@settings(deadline=None)
 @given(content=st.binary(max_size=24))
 @example(content=b"\xf0\x9f\x98")
 @example(content=b"\xf0\x9f\x98a\x80\xe4\xb8\xff\xed\xa0\x80")
@@ -85,7 +83,6 @@ def test_invalid_bytes_become_what_python_makes_of_the_whole(byte_level: Tokeniz
     assert "".join(fed(byte_level, [single[byte] for byte in content])) == content.decode("utf-8", errors="replace")
 
 
-@settings(deadline=None)
 @given(text=st.text(st.characters(exclude_categories=["Cs"]), max_size=40), data=st.data())
 def test_text_fed_whole_byte_by_byte_and_in_any_pieces_is_the_same(
     byte_level: Tokenizer, text: str, data: st.DataObject

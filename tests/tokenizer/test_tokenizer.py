@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 import tokenizers
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from helios.errors import CoreError, InvalidValueError
@@ -49,7 +49,6 @@ def test_a_control_token_spelled_by_a_user_stays_text(default_tokenizer: Tokeniz
     assert default_tokenizer.decode(plain) == "hi<|im_end|>"
 
 
-@settings(deadline=None)
 @given(text=TEXTS)
 @example(text="<|im_start|>system\n<|im_end|>")
 def test_user_text_never_gives_a_control_token(default_tokenizer: Tokenizer, text: str) -> None:
@@ -73,7 +72,6 @@ def test_a_control_token_that_is_a_whole_word_cannot_be_typed(tmp_path: Path) ->
         assert tokenizer.encode("stop", allow_special=True) == [stop]
 
 
-@settings(deadline=None)
 @given(text=TEXTS)
 def test_byte_level_text_comes_back_as_it_was(byte_level: Tokenizer, text: str) -> None:
     assert byte_level.decode(byte_level.encode(text, allow_special=False)) == text
@@ -84,7 +82,6 @@ def test_the_default_model_gives_text_back_but_for_bytes_it_has_no_token_for(def
     """Its vocabulary lacks six control characters and the lead bytes of U+40000 to U+BFFFF; such characters vanish."""
     covered = set(b"".join(default_tokenizer.byte_table(skip_special=True)))
 
-    @settings(deadline=None)
     @given(text=TEXTS)
     @example(text=f" leading, trailing \r\n\t\0 é 中 😀 {FAMILY} e\u0301\u0301 ")
     def comes_back(text: str) -> None:
@@ -95,7 +92,6 @@ def test_the_default_model_gives_text_back_but_for_bytes_it_has_no_token_for(def
     assert {byte for byte in range(128) if byte not in covered} == {0x04, 0x06, 0x13, 0x14, 0x16, 0x1D}
 
 
-@settings(deadline=None)
 @given(text=TEXTS)
 def test_sentencepiece_text_comes_back_but_for_its_visible_space(sentencepiece: Tokenizer, text: str) -> None:
     ids = sentencepiece.encode(text, allow_special=False)
@@ -119,7 +115,6 @@ def test_sentencepiece_merges_by_score_and_falls_back_to_bytes(sentencepiece: To
     assert spelled("<s>he") == ["b'<s>'", "▁he"]
 
 
-@settings(deadline=None)
 @given(ids=st.lists(st.integers(3, 258 + len(vocabularies.PIECES)), max_size=12))
 def test_sentencepiece_decodes_as_the_library_does_where_bytes_are_valid(
     sentencepiece: Tokenizer, tmp_path_factory: pytest.TempPathFactory, ids: list[int]

@@ -146,7 +146,11 @@ def _byte_level_settings(vocabulary: _Vocabulary, merges: list[tuple[str, str]],
 
 
 def _sentencepiece_settings(gguf: Gguf, vocabulary: _Vocabulary) -> dict[str, Any]:
-    """A SentencePiece BPE vocabulary as the library's BPE: what merges is what is in the vocabulary, best score first."""
+    """A SentencePiece BPE vocabulary as the library's BPE: what merges is what is in the vocabulary, best score first.
+
+    As in llama.cpp and the published Llama files, each run of text between added tokens gets the leading space; SentencePiece
+    itself gives it to the first run only.
+    """
     prefix: list[dict[str, Any]] = []
     strip: list[dict[str, Any]] = []
     if gguf.flag("tokenizer.ggml.add_space_prefix", True):

@@ -73,7 +73,7 @@ def test_a_file_cut_anywhere_before_its_last_tensors_end_is_refused(tmp_path: Pa
     assert read_all(path) > 0
 
 
-@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=300, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     changes=st.lists(st.tuples(st.integers(0, 10_000), st.binary(min_size=1, max_size=9)), min_size=1, max_size=4),
     tail=st.binary(max_size=40),
@@ -89,7 +89,7 @@ def test_no_overwritten_runs_do_more_than_refuse_the_file(
     refused_or_sound(tmp_path / "overwritten.gguf", bytes(content) + tail)
 
 
-@settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=200, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(body=st.binary(max_size=88))
 def test_no_random_body_behind_a_valid_preamble_does_more(tmp_path: Path, body: bytes) -> None:
     refused_or_sound(tmp_path / "random.gguf", b"GGUF" + raw.u32(3) + raw.u64(1) + raw.u64(1) + body)
