@@ -12,11 +12,10 @@ from pathlib import Path
 from tqdm import tqdm
 
 from helios.corefile.keys import LOCAL_NAMESPACE, load_key, load_or_create_local_key
-from helios.device.device import Device
 from helios.errors import SettingError
 from helios.ignition.preparation.identity import name_of_file
 from helios.ignition.prepare import PrepareOptions, prepare
-from helios.ignition.signatures import target_of
+from helios.ignition.signatures import host_target
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -50,8 +49,6 @@ def run(arguments: argparse.Namespace) -> int:
         concurrency=arguments.concurrency,
         served_id=arguments.name or name_of_file(arguments.model),
     )
-    with Device.open("cpu") as device:
-        target = target_of(device)
     with tqdm(total=None, unit="B", unit_scale=True, desc="preparing", delay=0.5, leave=False, disable=None) as bar:
 
         def report(n_done_bytes: int, n_total_bytes: int) -> None:
@@ -59,6 +56,6 @@ def run(arguments: argparse.Namespace) -> int:
             bar.update(n_done_bytes - bar.n)
 
         namespace = arguments.namespace or LOCAL_NAMESPACE
-        prepare(arguments.model, output, target, options, key=key, namespace=namespace, progress=report)
+        prepare(arguments.model, output, host_target(), options, key=key, namespace=namespace, progress=report)
     print(output)
     return 0

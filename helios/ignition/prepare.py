@@ -7,7 +7,7 @@ bytes, whatever the path; nothing is written before everything about the checkpo
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
@@ -27,7 +27,7 @@ from helios.ignition.recipes.hyperparameters import DenseHyperparameters, read_h
 from helios.ignition.recipes.llama import CapturedModel
 from helios.ignition.recipes.table import recipe_for
 from helios.ignition.recipes.weights import WeightResource
-from helios.ignition.signatures import Target
+from helios.ignition.signatures import Target, host_target
 from helios.settings import cache_directory
 
 PREPARATION_VERSION = 1  # raised whenever the same checkpoint would give another core
@@ -67,25 +67,27 @@ def prepare(
 
 def prepared_core(
     checkpoint_path: Path,
-    target: Target,
-    options: PrepareOptions | None = None,
-    *,
     progress: Progress | None = None,
+    *,
+    options: PrepareOptions | None = None,
+    target: Target | None = None,
 ) -> Path:
     """The core of a checkpoint, from the user's cache or made now, signed by this machine's key.
 
-    It is found again by content: of the checkpoint, the kernel table, the options and the key. Processes that make the
+    `target` is the CPU device's when None; a served name that is not chosen comes from the file's name. The core is found
+    again by content: of the checkpoint, the kernel table, the options and the key. Processes that make the
     same core at the same time each write all of it, and the last rename wins.
     """
-    chosen = options or PrepareOptions()
-    if chosen.served_id is None:
-        chosen = PrepareOptions(chosen.context_tokens, chosen.concurrency, name_of_file(checkpoint_path))
+    options = options or PrepareOptions()
+    if options.served_id is None:
+        options = replace(options, served_id=name_of_file(checkpoint_path))
+    target = target or host_target()
     key = load_or_create_local_key()
-    recipe = [str(part).encode() for part in (PREPARATION_VERSION, chosen, target)]
+    recipe = [repr(part).encode() for part in (PREPARATION_VERSION, options, target)]
     name = digest([file_digest(checkpoint_path), *recipe, public_bytes(key)]).hex()
     path = cache_directory() / "cores" / f"{name[:32]}.core"
     if not path.exists():
-        prepare(checkpoint_path, path, target, chosen, key=key, progress=progress)
+        prepare(checkpoint_path, path, target, options, key=key, progress=progress)
     return path
 
 

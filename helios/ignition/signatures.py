@@ -30,7 +30,9 @@ class Target:
     signatures: Mapping[str, KernelSignature]
 
 
-def target_of(device: Device) -> Target:
-    """The target that an open device runs."""
-    known = device.kernels.signatures.values()
-    return Target(device.target, {s.name: KernelSignature(s.name, s.args_size_bytes, s.fields) for s in known})
+def host_target() -> Target:
+    """The kernels of the CPU device. Raises DeviceError when they have not been built."""
+    with Device.open("cpu", n_threads=1) as device:
+        known = device.kernels.signatures.values()
+        signatures = {s.name: KernelSignature(s.name, s.args_size_bytes, s.fields) for s in known}
+        return Target(device.target, signatures)

@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from helios.contract.schema import execution_pb2 as pb
+from helios.errors import CheckpointError
 from helios.ignition import operations as ops
 from helios.ignition.capture import Capture, ProgramCapture, Tensor
 from helios.ignition.checkpoints.gguf import Gguf
@@ -86,6 +87,10 @@ def capture_dense(
 
 def _declare(book: WeightBook, hyper: DenseHyperparameters, surface: Surface, pairs: str) -> DenseDecoder:
     vocabulary, n_rows = surface.geometry.vocabulary, book.n_rows("token_embd.weight")
+    if vocabulary > n_rows:
+        raise CheckpointError(
+            f"the vocabulary has {vocabulary:,} tokens, tensor 'token_embd.weight' has {n_rows:,} rows"
+        )
 
     def vocabulary_matrix(role: str, name: str) -> Weight:
         return book.matrix(role, [(name, n_rows)], hyper.hidden, n_used=vocabulary)
