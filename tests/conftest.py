@@ -7,6 +7,7 @@ from pathlib import Path
 import hypothesis
 import pytest
 
+from helios.ignition.prepare import prepared_core
 from helios.ignition.pull import pull_default_model
 
 # A test must not fail because the machine is busy.
@@ -18,3 +19,9 @@ hypothesis.settings.load_profile("helios")
 def default_gguf() -> Path:
     """The default model's GGUF, as `helios pull` leaves it."""
     return pull_default_model(lambda n_done_bytes, n_total_bytes: None)
+
+
+@pytest.fixture(scope="session")
+def default_core(default_gguf: Path) -> Path:
+    """The default model's core for this machine, prepared once and cached by content."""
+    return prepared_core(default_gguf)
