@@ -1,0 +1,56 @@
+// Quantised activations: int8 in blocks of 32 with one scale each, block-major, so that the sweep over all tokens of a block is
+// one linear stream. Layout in kernels.h; M is the live row count, the same for the writer and the readers of a launch.
+//   scale = amax / 127, q = round(x * 127 / amax) to nearest even; a second float holds scale * sum(q), for weights with an offset.
+// A block with a NaN or an infinity becomes q = 0 with NaN scales: its row turns NaN in what follows, no other row notices.
+#pragma once
+#include "host.h"
+#include "vec.h"
+
+namespace helios {
+
+constexpr int kBlock = 32;
+
+inline Size q8_rows_nbytes(int32_t rows_capacity, int32_t width) {
+  const Size elements = Size(rows_capacity) * width;
+  return elements + divide_up(elements, 4);
+}
+
+struct Q8Rows {
+  const int8_t* q;
+  const float* scales;
+  int32_t n_rows, n_blocks;
+
+  Q8Rows(const void* base, int32_t n_rows, int32_t rows_capacity, int32_t width)
+      : q(as<int8_t>(base)), scales(reinterpret_cast<const float*>(q + int64_t(rows_capacity) * width)), n_rows(n_rows), n_blocks(width / kBlock) {}
+  int64_t at(int32_t block, int32_t row) const { return int64_t(block) * n_rows + row; }
+};
+
+// Quantise block `b` of row `row` from the 32 floats at x.
+inline void store_q8_block(void* base, int32_t rows_capacity, int32_t n_rows, int32_t row, int32_t b, const float* x, int32_t width) {
+  F8 v[4];
+  I8 amax_bits{};
+  for (int i = 0; i < 4; i++) {
+    v[i] = load<F8>(x + 8 * i);
+    amax_bits = max(amax_bits, magnitude_bits(v[i]));  // as integers: NaN > infinity > any number
+  }
+  int32_t magnitudes[8], largest = 0;
+  store(magnitudes, amax_bits);
+  for (int32_t m : magnitudes) largest = m > largest ? m : largest;
+  const float amax = bits_as<float>(largest);
+  const bool is_finite = amax < INFINITY;
+  const F8 to_q = splat<F8>(is_finite && amax > 1e-30f ? 127.f / amax : 0.f);
+  int32_t rounded[kBlock], sum = 0;
+  for (int i = 0; i < 4; i++) store(rounded + 8 * i, round_to_int((is_finite ? v[i] : splat<F8>(0.f)) * to_q));
+  const int64_t at = int64_t(b) * n_rows + row;
+  int8_t* q = as<int8_t>(base);
+  for (int i = 0; i < kBlock; i++) {
+    q[at * kBlock + i] = int8_t(rounded[i]);
+    sum += rounded[i];
+  }
+  float* scales = reinterpret_cast<float*>(q + int64_t(rows_capacity) * width) + 2 * at;
+  const float scale = is_finite ? amax / 127.f : NAN;
+  scales[0] = scale;
+  scales[1] = scale * float(sum);
+}
+
+}  // namespace helios
