@@ -1,6 +1,6 @@
-"""Untrusted bytes into Protobuf messages that hold nothing this version of Helios does not know.
+"""Bytes to Protobuf messages and back, and the check that a message holds nothing this version of Helios does not know.
 
-It knows the schema only through its descriptors, and no meaning. A message that passes carries no unknown field and every
+It knows the schema only through its descriptors, and no meaning. A message that passes the check carries no unknown field and every
 enum in it has a known number that is not the unspecified zero (CON-4).
 """
 
@@ -13,7 +13,7 @@ from typing import TypeVar
 from google.protobuf.descriptor import Descriptor, FieldDescriptor
 from google.protobuf.message import DecodeError, Message
 
-from helios.errors import ContractError
+from helios.errors import ContractError, CoreError
 
 _Message = TypeVar("_Message", bound=Message)
 
@@ -29,15 +29,19 @@ _NAMES = {
 }
 
 
-def parse_message(kind: type[_Message], data: bytes, what: str) -> _Message:
-    """Decode and check one message; `what` names it in errors. Raises ContractError."""
+def decode_message(kind: type[_Message], data: bytes, what: str) -> _Message:
+    """Decode one message and no more; `what` names it in errors. Raises CoreError."""
     message = kind()
     try:
         message.ParseFromString(data)
     except DecodeError:
-        raise ContractError(f"{what} is not a valid {kind.__name__} message") from None
-    check_message(message, what)
+        raise CoreError(f"{what} is not a valid {kind.DESCRIPTOR.name} message") from None
     return message
+
+
+def serialize(message: Message) -> bytes:
+    """The canonical bytes: fields in order of number, maps in order of key."""
+    return message.SerializeToString(deterministic=True)
 
 
 def check_message(message: Message, what: str) -> None:

@@ -1,0 +1,51 @@
+"""A core's contract and execution manifest, decoded and checked against each other and against the stored tensors.
+
+It knows no device. What it returns keeps every rule of the contract, and each weight buffer has a tensor of its own size.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from helios.contract.enums import BufferKind
+from helios.contract.messages import decode_message
+from helios.contract.prepared import PreparedContract
+from helios.contract.schema import core_pb2, execution_pb2
+from helios.corefile.reader import Core
+from helios.errors import ContractError, CoreError
+
+
+@dataclass(frozen=True, slots=True)
+class CoreContents:
+    """What a runtime loads. `manifest` is for the loader of programs alone."""
+
+    contract: PreparedContract
+    manifest: execution_pb2.ExecutionManifest
+
+
+def read_contents(core: Core) -> CoreContents:
+    """Decode and validate. Raises CoreError, or ContractError for the first rule that is broken."""
+    content = core.resource(core_pb2.RESOURCE_KIND_EXECUTION_MANIFEST)
+    if content is None:
+        raise CoreError(f"{core.path} has no execution manifest")
+    manifest = decode_message(execution_pb2.ExecutionManifest, content, "the execution manifest")
+    contract = PreparedContract.from_core(core.body.deployment.contract, manifest)
+    check_weights(contract, core.body)
+    return CoreContents(contract, manifest)
+
+
+def check_weights(contract: PreparedContract, body: core_pb2.CoreBody) -> None:
+    """Every weight buffer is filled from a tensor of exactly its size, and no tensor is left over."""
+    sizes = {tensor.id: tensor.nbytes for tensor in body.tensors}
+    unused = set(sizes)
+    for buffer in contract.buffers:
+        if buffer.kind is not BufferKind.WEIGHT:
+            continue
+        if sizes.get(buffer.resource) != buffer.nbytes:
+            found = f"has {sizes[buffer.resource]:,} bytes" if buffer.resource in sizes else "is not stored"
+            raise ContractError(
+                f"buffer {buffer.name!r} of {buffer.nbytes:,} bytes is filled from {buffer.resource!r}, which {found}"
+            )
+        unused.discard(buffer.resource)
+    if unused:
+        raise ContractError(f"tensor {min(unused)!r} fills no buffer")

@@ -1,0 +1,100 @@
+"""Ed25519 keys: those that publishers sign with, and the one that this machine signs its own cores with.
+
+It knows files of keys and no core. A key file is written once, complete and readable by its owner alone; two processes that
+make the local key at the same time end up with the same one.
+"""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import hashlib
+import os
+import secrets
+from pathlib import Path
+
+from cryptography.exceptions import UnsupportedAlgorithm
+from cryptography.hazmat.primitives import serialization
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+from helios.errors import ArtifactError, MissingFileError
+from helios.settings import cache_directory
+
+LOCAL_NAMESPACE = "local"
+
+_MAX_KEY_FILE_NBYTES = 16 << 10
+_KEY_NBYTES = 32
+
+
+def public_bytes(key: Ed25519PrivateKey) -> bytes:
+    """The 32 bytes that an envelope carries."""
+    return key.public_key().public_bytes_raw()
+
+
+def fingerprint(public_key: bytes) -> str:
+    """How a key is shown to people."""
+    return "SHA256:" + base64.b64encode(hashlib.sha256(public_key).digest()).decode().rstrip("=")
+
+
+def load_key(path: Path) -> Ed25519PrivateKey:
+    """A private key from a PEM file (PKCS #8, no password) or from a file of 64 hexadecimal digits."""
+    try:
+        with path.open("rb") as file:
+            text = file.read(_MAX_KEY_FILE_NBYTES).strip()
+    except OSError as error:
+        raise MissingFileError(f"key file {path} cannot be read: {error.strerror}") from error
+    with contextlib.suppress(ValueError):
+        raw = bytes.fromhex(text.decode("ascii"))
+        if len(raw) == _KEY_NBYTES:
+            return Ed25519PrivateKey.from_private_bytes(raw)
+    try:
+        key = serialization.load_pem_private_key(text, password=None)
+    except (ValueError, TypeError, UnsupportedAlgorithm):
+        key = None
+    if not isinstance(key, Ed25519PrivateKey):
+        raise ArtifactError(f"key file {path} holds no Ed25519 private key", hint="make one with `helios keygen`")
+    return key
+
+
+def create_key(path: Path) -> Ed25519PrivateKey:
+    """Make a key and write it to `path` as PEM. Raises FileExistsError rather than replace a file."""
+    key = Ed25519PrivateKey.generate()
+    pem = key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
+    temporary = path.with_name(f".{path.name}.{secrets.token_hex(6)}")
+    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(pem)
+            file.flush()
+            os.fsync(file.fileno())
+        os.link(temporary, path)  # unlike a rename, fails when another process was first
+    finally:
+        temporary.unlink()
+    return key
+
+
+def local_key_path(directory: Path | None = None) -> Path:
+    """Where this machine's key is, in `directory` or the user's cache directory."""
+    return (directory or cache_directory()) / "keys" / "local.pem"
+
+
+def load_local_key(directory: Path | None = None) -> Ed25519PrivateKey | None:
+    """This machine's key, or None when none was made yet."""
+    path = local_key_path(directory)
+    return load_key(path) if path.exists() else None
+
+
+def load_or_create_local_key(directory: Path | None = None) -> Ed25519PrivateKey:
+    """This machine's key, made on first use. It signs what is prepared here, under the namespace `local`."""
+    path = local_key_path(directory)
+    try:
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        if not path.exists():
+            with contextlib.suppress(FileExistsError):
+                create_key(path)
+    except OSError as error:
+        raise ArtifactError(
+            f"this machine's key cannot be written to {path}: {error.strerror}",
+            hint="set HELIOS_HOME to a directory that can",
+        ) from error
+    return load_key(path)
