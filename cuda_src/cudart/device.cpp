@@ -41,6 +41,12 @@ int instruction_set_level() {
 #endif
 }
 
+cudaError_t give_version(int* version) {
+  if (!version) return report(cudaErrorInvalidValue);
+  *version = runtime_version;
+  return report(cudaSuccess);
+}
+
 }  // namespace
 
 HostDevice::HostDevice() : n_threads_(usable_cpus()) {}
@@ -98,13 +104,9 @@ HostDevice& current_device() { return devices()[current_index]; }
 
 using namespace helios;
 
-cudaError_t cudaRuntimeGetVersion(int* version) {
-  if (!version) return report(cudaErrorInvalidValue);
-  *version = runtime_version;
-  return cudaSuccess;
-}
+cudaError_t cudaRuntimeGetVersion(int* version) { return give_version(version); }
 
-cudaError_t cudaDriverGetVersion(int* version) { return cudaRuntimeGetVersion(version); }
+cudaError_t cudaDriverGetVersion(int* version) { return give_version(version); }
 
 cudaError_t cudaGetDeviceCount(int* count) {
   if (!count) return report(cudaErrorInvalidValue);

@@ -67,6 +67,10 @@ class PinnedBuffer(DeviceBuffer):
         memory: Any = (ctypes.c_uint8 * size_bytes).from_address(self.address)
         self.view: npt.NDArray[np.uint8] = np.ctypeslib.as_array(memory)
 
+    def close(self) -> None:
+        self.view = np.empty(0, np.uint8)
+        super().close()
+
 
 def memory_free_bytes(cudart: Cudart) -> int:
     """What the device can still allocate."""

@@ -1,0 +1,109 @@
+// Drives the host runtime from several threads at once, to be run under ThreadSanitizer.
+// It knows the pool and the C functions. Task results are plain memory on purpose: only the runtime's own ordering makes them safe
+// to read, so a missing edge shows as a race and a lost or doubled task as a wrong count.
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <thread>
+#include <vector>
+
+#include "cudart/cudart.h"
+#include "cudart/pool.h"
+
+namespace {
+
+#define REQUIRE(condition)                                                  \
+  do {                                                                      \
+    if (!(condition)) {                                                     \
+      fprintf(stderr, "%s:%d: %s is false\n", __FILE__, __LINE__, #condition); \
+      exit(1);                                                              \
+    }                                                                       \
+  } while (0)
+#define SUCCEED(call) REQUIRE((call) == cudaSuccess)
+
+void mark(const void* args, int32_t task, int32_t) { (*static_cast<std::vector<int>* const*>(args))->at(task)++; }
+
+// Phases of every length, back to back and after pauses long enough for the workers to sleep.
+void stress_pool(int n_threads) {
+  helios::Pool pool(n_threads);
+  std::vector<int> n_runs(1000);
+  std::vector<int>* args = &n_runs;
+  for (int n_tasks = 0; n_tasks <= 1000; n_tasks++) {
+    pool.run_phase(mark, &args, n_tasks);
+    if (n_tasks % 100 == 0) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+  for (int task = 0; task < 1000; task++) REQUIRE(n_runs[task] == 1000 - task);
+}
+
+struct CountArgs {
+  void* counters;
+  int32_t n;
+};
+
+// A graph of `n_nodes` launches of n tasks on `counters`.
+cudaGraphExec_t counting_graph(cudaKernel_t kernel, void* counters, int32_t n, int n_nodes) {
+  cudaGraph_t graph;
+  SUCCEED(cudaGraphCreate(&graph, 0));
+  CountArgs args{counters, n};
+  void* params[] = {&args};
+  const cudaKernelNodeParams node_params{kernel, {1, 1, 1}, {1, 1, 1}, 0, params, nullptr};
+  cudaGraphNode_t previous = nullptr;
+  for (int i = 0; i < n_nodes; i++) {
+    cudaGraphNode_t node;
+    SUCCEED(cudaGraphAddKernelNode(&node, graph, &previous, i ? 1 : 0, &node_params));
+    previous = node;
+  }
+  cudaGraphExec_t exec;
+  SUCCEED(cudaGraphInstantiate(&exec, graph, 0));
+  SUCCEED(cudaGraphDestroy(graph));
+  return exec;
+}
+
+// One user of the runtime: own stream, own memory, two frames of staging, everything made and destroyed on the way.
+void use_runtime(cudaLibrary_t library) {
+  const int32_t n = 33;
+  const size_t nbytes = n * sizeof(int32_t);
+  cudaKernel_t kernel;
+  SUCCEED(cudaLibraryGetKernel(&kernel, library, "count_tasks.1"));
+  cudaStream_t stream;
+  SUCCEED(cudaStreamCreateWithFlags(&stream, 1));
+  void *counters, *record;
+  SUCCEED(cudaMalloc(&counters, nbytes));
+  SUCCEED(cudaHostAlloc(&record, nbytes, 0));
+  cudaGraphExec_t exec = counting_graph(kernel, counters, n, 10);
+  cudaEvent_t event;
+  SUCCEED(cudaEventCreateWithFlags(&event, 3));
+  for (int round = 1; round <= 20; round++) {
+    void* passing;
+    SUCCEED(cudaMalloc(&passing, 256));
+    SUCCEED(cudaMemsetAsync(passing, round, 256, stream));
+    SUCCEED(cudaGraphLaunch(exec, stream));
+    SUCCEED(cudaMemcpyAsync(record, counters, nbytes, cudaMemcpyDeviceToHost, stream));
+    SUCCEED(cudaEventRecord(event, stream));
+    SUCCEED(cudaStreamWaitEvent(stream, event, 0));
+    SUCCEED(cudaEventSynchronize(event));
+    for (int32_t task = 0; task < n; task++) REQUIRE(static_cast<int32_t*>(record)[task] == 10 * round);
+    SUCCEED(cudaFree(passing));
+    if (round % 7 == 0) SUCCEED(heliosHostSetThreads(1 + round % 4));
+  }
+  SUCCEED(cudaGraphExecDestroy(exec));
+  SUCCEED(cudaEventDestroy(event));
+  SUCCEED(cudaStreamDestroy(stream));
+  SUCCEED(cudaFree(counters));
+  SUCCEED(cudaFreeHost(record));
+}
+
+}  // namespace
+
+int main(int, char** words) {
+  for (const int n_threads : {1, 2, 4}) stress_pool(n_threads);
+  cudaLibrary_t library;
+  SUCCEED(cudaLibraryLoadFromFile(&library, words[1], nullptr, nullptr, 0, nullptr, nullptr, 0));
+  std::vector<std::thread> users;
+  for (int i = 0; i < 3; i++) users.emplace_back(use_runtime, library);
+  for (std::thread& user : users) user.join();
+  SUCCEED(cudaLibraryUnload(library));
+  SUCCEED(cudaGetLastError());
+  return 0;
+}
