@@ -19,7 +19,7 @@ from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 from google.protobuf.message import Message
 
-from helios.contract.messages import decode_message, serialize
+from helios.contract.messages import check_message, decode_message, serialize
 from helios.contract.schema import core_pb2
 from helios.corefile.body import check_body
 from helios.corefile.chunks import check_chunk
@@ -176,6 +176,7 @@ def _check_header(magic: bytes, envelope_nbytes: int, locations_nbytes: int, siz
 def _canonical(kind: type[_Message], data: memoryview, what: str) -> _Message:
     """Decode an unsigned message of which every byte must count: only its canonical form is accepted."""
     message = decode_message(kind, bytes(data), what)
+    check_message(message, what)
     if serialize(message) != data:
         raise CoreError(f"{what} is not in its canonical form")
     return message
