@@ -169,7 +169,7 @@ def _build(project: Project, compiler: Compiler, objects: dict[Library, list[Pat
             pool.shutdown(cancel_futures=True)
             raise
     for library, paths in objects.items():
-        _link(compiler, library, paths, project.root)
+        _link(project, compiler, library, paths)
     _forget_old_objects({path for paths in objects.values() for path in paths})
     return f"{len(objects)} libraries, {len(missing)} sources compiled by {compiler.command[-1]}"
 
@@ -182,27 +182,37 @@ def _object(project: Project, compiler: Compiler, library: Library, source: Path
 def _compile(project: Project, compiler: Compiler, library: Library, source: Path, path: Path) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     partial = path.with_suffix(".part.o")
-    source_name = source.relative_to(project.root)  # so that the output does not depend on where the checkout is
+    source_name = str(source.relative_to(project.root))  # so that the output does not depend on where the checkout is
+    flags = [*compiler.compile_flags, *library.flags, "-Icuda_src"]
     _run(
-        [*compiler.command, *compiler.compile_flags, *library.flags, "-Icuda_src", "-c", source_name, "-o", partial],
-        project.root,
+        project,
+        f"{library.path.stem}-{source.stem}",
+        [*compiler.command, *flags, "-c", source_name, "-o", str(partial)],
     )
     partial.replace(path)
 
 
-def _link(compiler: Compiler, library: Library, objects: Sequence[Path], root: Path) -> None:
+def _link(project: Project, compiler: Compiler, library: Library, objects: Sequence[Path]) -> None:
     library.path.parent.mkdir(parents=True, exist_ok=True)
-    partial = library.path.with_suffix(".part.so")
-    _run([*compiler.command, *objects, *compiler.link_flags, f"-Wl,-soname,{library.path.name}", "-o", partial], root)
+    partial = library.path.with_suffix(".part")
+    name = library.path.name
+    _run(
+        project,
+        name,
+        [*compiler.command, *map(str, objects), *compiler.link_flags, f"-Wl,-soname,{name}", "-o", str(partial)],
+    )
     partial.replace(library.path)  # a new file: processes that have mapped the old one keep it
 
 
-def _run(command: Sequence[str | Path], cwd: Path) -> None:
-    result = subprocess.run(command, capture_output=True, text=True, cwd=cwd, check=False)
-    if result.returncode != 0:
-        raise BuildError(
-            f"the compiler failed: {telling_line(result.stderr)}; the command was: {' '.join(map(str, command))}"
-        )
+def _run(project: Project, name: str, command: Sequence[str]) -> None:
+    """Run the compiler in the checkout; what it says is kept in `build/log`."""
+    result = subprocess.run(command, capture_output=True, text=True, cwd=project.root, check=False)
+    if result.stderr or result.returncode != 0:
+        log = project.build / "log" / f"{name}.log"
+        log.parent.mkdir(parents=True, exist_ok=True)
+        log.write_text(f"{shlex.join(command)}\n{result.stderr}")
+        if result.returncode != 0:
+            raise BuildError(f"compiling failed: {telling_line(result.stderr)}; all of it is in {log}")
 
 
 def _forget_old_objects(current: set[Path]) -> None:

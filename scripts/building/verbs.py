@@ -14,7 +14,7 @@ from typing import NoReturn
 from scripts.building.environment import make_environment
 from scripts.building.native import build_native
 from scripts.building.project import Project, running_python
-from scripts.building.steps import BuildError, Progress, only_build
+from scripts.building.steps import BuildError, Progress, digest, only_build, run_step
 from scripts.building.zipapp import build_zipapp
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -62,26 +62,39 @@ def _parser() -> argparse.ArgumentParser:
 def _build(project: Project, verb: str, with_model: bool) -> None:
     make_environment(project, [] if verb == "serve" else ["test"])
     build_native(project)
-    _helios(project, "pull")
-    pythons = project.pythons if verb == "all" else (running_python(),)
-    build_zipapp(project, pythons, _prepare_default_model(project) if with_model else None)
+    checkpoint = _pull_default_model(project)
+    core = _prepare_default_model(project, checkpoint) if with_model else None
+    build_zipapp(project, project.pythons if verb == "all" else (running_python(),), core)
 
 
-def _prepare_default_model(project: Project) -> Path:
+def _pull_default_model(project: Project) -> Path:
+    progress = Progress("model")
+    path = Path(_helios(project, "pull"))
+    progress.end(str(path))
+    return path
+
+
+def _prepare_default_model(project: Project, checkpoint: Path) -> Path:
+    """The core that goes inside the zipapp, where `helios/cli/model.py` looks for it."""
     core = project.build / "model" / "default.core"
-    core.parent.mkdir(parents=True, exist_ok=True)
-    _helios(project, "prepare", "--output", core)
+
+    def work(progress: Progress) -> str:
+        core.parent.mkdir(parents=True, exist_ok=True)
+        _helios(project, "prepare", checkpoint, "--output", core)
+        return f"{core.stat().st_size / 1e6:.0f} MB"
+
+    inputs = digest(str(checkpoint), project.root / "helios", project.native)
+    run_step("core", project.build / "stamps" / "core", inputs, [core], work)
     return core
 
 
-def _helios(project: Project, verb: str, *words: str | Path) -> None:
-    """Run a verb of Helios in the environment; it shows its own progress on stderr and says what is wrong."""
-    progress = Progress(verb)
-    command = [project.python, ROOT / "helios.py", verb, *words]
+def _helios(project: Project, verb: str, *words: str | Path) -> str:
+    """Run a verb of Helios in the environment, for the last line it prints. Progress and complaints go to stderr."""
+    command = [project.python, project.root / "helios.py", verb, *words]
     result = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=False)
     if result.returncode != 0:
         raise BuildError(f"`helios {verb}` failed, see above")
-    progress.end(result.stdout.strip().split("\n")[-1])
+    return result.stdout.rstrip().split("\n")[-1]
 
 
 def _become(command: Sequence[str | Path]) -> NoReturn:

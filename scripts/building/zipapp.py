@@ -12,8 +12,10 @@ import platform
 import re
 import shutil
 import zipfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path, PurePosixPath
 
 from scripts.building.project import Project
@@ -43,17 +45,11 @@ MAY_DIFFER = {"numpy/__config__.py"}
 
 @dataclass(frozen=True)
 class Entry:
-    """A file of the zip: where it will be, and where its bytes are (a file, or a member of a wheel)."""
+    """A file of the zip: its name there, where it is from, and how to read it."""
 
     name: str
-    path: Path
-    member: str | None = None
-
-    def read(self) -> bytes:
-        if self.member is None:
-            return self.path.read_bytes()
-        with zipfile.ZipFile(self.path) as wheel:
-            return wheel.read(self.member)
+    origin: Path
+    read: Callable[[], bytes]
 
 
 def build_zipapp(project: Project, pythons: Sequence[str], model: Path | None) -> None:
@@ -113,54 +109,57 @@ def write_zipapp(
     progress: Progress,
 ) -> str:
     """Write the zip to `output`. Reads nothing but what is named here."""
-    entries = sorted(_merged([*_own_entries(project, model), *_wheel_entries(wheels)]), key=lambda entry: entry.name)
-    hasher, glibc, probe = hashlib.sha256(), (2, 17), ""
     output.parent.mkdir(parents=True, exist_ok=True)
-    partial = output.with_suffix(".part")
-    with partial.open("wb") as file:
+    unfinished = output.with_suffix(".part")
+    with ExitStack() as stack:
+        entries = _own_entries(project, model)
+        for wheel in wheels:
+            entries += _wheel_entries(wheel, stack.enter_context(zipfile.ZipFile(wheel)))
+        file = stack.enter_context(unfinished.open("wb"))
         file.write(SHEBANG)
-        with zipfile.ZipFile(file, "w") as archive:
-            for n_done, entry in enumerate(entries):
-                progress.show(f"{n_done} of {len(entries)} files")
-                data = entry.read()
-                hasher.update(f"{entry.name}\0{len(data)}\0".encode() + data)
-                if entry.name.endswith(".so"):
-                    glibc, probe = max(glibc, _glibc_needed(data)), probe or entry.name
-                _add(archive, entry.name, data)
-            manifest = {
-                "glibc": ".".join(map(str, glibc)),
-                "hash": hasher.hexdigest()[:16],
-                "machine": platform.machine(),
-                "probe": probe,
-                "pythons": list(pythons),
-                "version": project.version,
-            }
-            _add(archive, "manifest.json", json.dumps(manifest, indent=1, sort_keys=True).encode())
-            _add(archive, "launcher.py", (HERE / "launcher.py").read_bytes())
-            _add(archive, "__main__.py", (HERE / "stub.py").read_bytes())
-    partial.chmod(0o755)
-    partial.replace(output)
+        archive = stack.enter_context(zipfile.ZipFile(file, "w"))
+        manifest = _add_entries(archive, _merged(entries), progress)
+        manifest |= {"machine": platform.machine(), "pythons": list(pythons), "version": project.version}
+        _add(archive, "manifest.json", json.dumps(manifest, indent=1, sort_keys=True).encode())
+        _add(archive, "launcher.py", (HERE / "launcher.py").read_bytes())
+        _add(archive, "__main__.py", (HERE / "stub.py").read_bytes())
+    unfinished.chmod(0o755)
+    unfinished.replace(output)
     size_mb = output.stat().st_size / 1e6
     return f"{output.name}, {size_mb:.0f} MB, for Python {', '.join(pythons)} and glibc {manifest['glibc']}"
 
 
-def _own_entries(project: Project, model: Path | None) -> Iterator[Entry]:
-    for path in files_below(project.root / "helios"):
-        if path.suffix in {".py", ".json", ".html", ".css", ".js"}:
-            yield Entry(f"app/helios/{path.relative_to(project.root / 'helios').as_posix()}", path)
-    yield Entry("app/LICENSE", project.root / "LICENSE")
-    for path in sorted(project.native.glob("*.so")):
-        yield Entry(f"app/native/{path.name}", path)
+def _add_entries(archive: zipfile.ZipFile, entries: Sequence[Entry], progress: Progress) -> dict[str, object]:
+    """Add them in the order of their names. What the launcher must know of them: their hash, the oldest glibc that all
+    libraries accept, and one library to try whether libraries can be mapped."""
+    hasher, glibc, probe = hashlib.sha256(), (2, 17), ""
+    for n_done, entry in enumerate(sorted(entries, key=lambda entry: entry.name)):
+        progress.show(f"{n_done} of {len(entries)} files")
+        data = entry.read()
+        hasher.update(f"{entry.name}\0{len(data)}\0".encode() + data)
+        if entry.name.endswith(".so"):
+            glibc, probe = max(glibc, _glibc_needed(data)), probe or entry.name
+        _add(archive, entry.name, data)
+    return {"glibc": ".".join(map(str, glibc)), "hash": hasher.hexdigest()[:16], "probe": probe}
+
+
+def _own_entries(project: Project, model: Path | None) -> list[Entry]:
+    package = project.root / "helios"
+    files = {
+        f"helios/{path.relative_to(package).as_posix()}": path
+        for path in files_below(package)
+        if path.suffix not in {".proto", ".pyi"}
+    }
+    files |= {f"native/{path.name}": path for path in project.native.glob("*.so")}
+    files["LICENSE"] = project.root / "LICENSE"
     if model:
-        yield Entry(f"app/model/{model.name}", model)
+        files[f"model/{model.name}"] = model
+    return [Entry(f"app/{name}", path, path.read_bytes) for name, path in files.items()]
 
 
-def _wheel_entries(wheels: Sequence[Path]) -> Iterator[Entry]:
-    for path in wheels:
-        with zipfile.ZipFile(path) as wheel:
-            for name in wheel.namelist():
-                if _is_needed(PurePosixPath(name)) and not name.endswith("/"):
-                    yield Entry(f"site/{name}", path, name)
+def _wheel_entries(path: Path, wheel: zipfile.ZipFile) -> list[Entry]:
+    names = (name for name in wheel.namelist() if not name.endswith("/") and _is_needed(PurePosixPath(name)))
+    return [Entry(f"site/{name}", path, partial(wheel.read, name)) for name in names]
 
 
 def _is_needed(name: PurePosixPath) -> bool:
@@ -183,7 +182,7 @@ def _merged(entries: Sequence[Entry]) -> list[Entry]:
             continue
         if first.read() != entry.read():
             raise BuildError(
-                f"{entry.name} differs between {first.path.name} and {entry.path.name}; one file cannot serve both"
+                f"{entry.name} differs between {first.origin.name} and {entry.origin.name}; one file cannot serve both"
             )
     return list(merged.values())
 

@@ -1,0 +1,100 @@
+"""The native build on small sources: every target, nothing twice, nothing stale, libraries that need only glibc."""
+
+from __future__ import annotations
+
+import ctypes
+import platform
+from pathlib import Path
+
+import pytest
+
+from scripts.building.native import TARGETS, build_native
+from scripts.building.project import Project
+from scripts.building.steps import BuildError
+
+SOURCE = """
+#include "kernels.h"
+#include <string>
+extern "C" __attribute__((visibility("default"))) const char* target() {
+  static const std::string text = std::string(HELIOS_TARGET) + SUFFIX;
+  return text.c_str();
+}
+"""
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Project:
+    """A checkout with one source a library."""
+    for name in ("cudart", "host"):
+        (tmp_path / "cuda_src" / name).mkdir(parents=True)
+    (tmp_path / "cuda_src" / "kernels.h").write_text('#pragma once\n#define SUFFIX ""\n')
+    (tmp_path / "cuda_src" / "cudart" / "a.cpp").write_text('extern "C" int zero() { return 0; }\n')
+    (tmp_path / "cuda_src" / "host" / "b.cpp").write_text(SOURCE)
+    return Project(tmp_path, "0", (), {}, ())
+
+
+def target_of(path: Path) -> str:
+    """What a library of SOURCE says it is."""
+    function = ctypes.CDLL(str(path)).target
+    function.argtypes, function.restype = [], ctypes.c_char_p
+    text = function()
+    assert isinstance(text, bytes)
+    return text.decode()
+
+
+def test_there_is_a_kernel_library_for_each_level_and_one_runtime(project: Project) -> None:
+    """Issue 2, item 2."""
+    build_native(project)
+    targets = TARGETS[platform.machine()]
+    kernels = {f"libhelios_kernels.{target}.so" for target in targets}
+    assert {path.name for path in project.native.iterdir()} == {"libhelios_cudart.so", *kernels}
+    baseline = next(iter(targets))
+    assert target_of(project.native / f"libhelios_kernels.{baseline}.so") == baseline
+
+
+def test_libraries_do_not_need_the_compilers_runtime(project: Project) -> None:
+    """Issue 2, item 2: they travel inside the zipapp to machines without a compiler."""
+    build_native(project)
+    for path in project.native.iterdir():
+        assert b"libstdc++.so" not in path.read_bytes()
+
+
+def test_only_what_changed_is_compiled_again(project: Project, capsys: pytest.CaptureFixture[str]) -> None:
+    """Design 1."""
+
+    def line() -> str:
+        build_native(project)
+        return capsys.readouterr().out
+
+    n_targets = len(TARGETS[platform.machine()])
+    assert f"{n_targets + 1} sources" in line()
+    assert "up to date" in line()
+    (project.root / "cuda_src" / "host" / "b.cpp").write_text(SOURCE + "\n")
+    assert f"{n_targets} sources" in line()
+    (project.root / "cuda_src" / "kernels.h").write_text('#pragma once\n#define SUFFIX "!"\n')
+    assert f"{n_targets + 1} sources" in line()
+    for target in list(TARGETS[platform.machine()])[:1]:
+        assert target_of(project.native / f"libhelios_kernels.{target}.so") == f"{target}!"
+
+
+def test_a_source_that_does_not_compile_is_one_sentence(project: Project) -> None:
+    """Design 1."""
+    (project.root / "cuda_src" / "host" / "b.cpp").write_text("int x = y;\n")
+    with pytest.raises(BuildError, match=r"compiling failed: cuda_src/host/b\.cpp:1:9: error: ") as raised:
+        build_native(project)
+    assert "\n" not in str(raised.value)
+
+
+def test_a_library_with_a_missing_function_is_not_built(project: Project) -> None:
+    """Better here than when a server loads it."""
+    (project.root / "cuda_src" / "host" / "b.cpp").write_text("int missing(); int x() { return missing(); }\n")
+    with pytest.raises(BuildError, match="missing"):
+        build_native(project)
+    assert not list(project.native.glob("libhelios_kernels*"))
+
+
+def test_a_checkout_without_sources_is_one_sentence(project: Project) -> None:
+    """Design 1."""
+    (project.root / "cuda_src" / "host" / "b.cpp").unlink()
+    with pytest.raises(BuildError, match="no C\\+\\+ sources in "):
+        build_native(project)
