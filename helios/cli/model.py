@@ -54,18 +54,10 @@ def core_path(model: str | None) -> Path:
 
 def start_engine(core: Path, settings: Settings) -> Engine:
     """Load `core` with a progress bar; the caller closes the engine."""
-    from helios.engine import Engine, EngineOptions
+    from helios.engine import Engine
 
-    options = EngineOptions(
-        device=settings.device,
-        n_threads=settings.threads,
-        context_tokens=settings.context,
-        max_active=settings.max_active,
-        queue_capacity=settings.queue_capacity,
-        acceptance=settings.accept,
-    )
     with _progress("loading") as report:
-        return Engine.start(core, options, report)
+        return Engine.start(core, settings, report)
 
 
 def _pulled() -> Path:

@@ -11,9 +11,9 @@ import enum
 import json
 import re
 import secrets
-from collections.abc import Mapping
+from collections.abc import Coroutine, Mapping
 from email.utils import formatdate
-from typing import Protocol
+from typing import Any, Protocol
 from urllib.parse import unquote, urlsplit
 
 import h11
@@ -31,7 +31,7 @@ _REQUEST_ID = re.compile(r"[!-~]{1,128}")
 class Application(Protocol):
     """Who answers. `handle` completes the response whatever happens; `refused` hears of requests that never got that far."""
 
-    async def handle(self, exchange: Exchange) -> None: ...
+    def handle(self, exchange: Exchange) -> Coroutine[Any, Any, None]: ...
     def refused(self, status: int) -> None: ...
 
 
@@ -47,7 +47,10 @@ class Phase(enum.Enum):
 
 
 class HttpConnection(asyncio.Protocol):
-    """An asyncio protocol and the Wire of its exchanges. It is a member of `open_connections` while it is open."""
+    """An asyncio protocol and the Wire of its exchanges.
+
+    It is a member of `open_connections` while it is open or its last answer has not ended.
+    """
 
     def __init__(self, application: Application, settings: Settings, open_connections: set[HttpConnection]) -> None:
         self._application = application
@@ -98,11 +101,12 @@ class HttpConnection(asyncio.Protocol):
 
     def connection_lost(self, error: Exception | None) -> None:
         self._enter(Phase.CLOSED)
-        self._open_connections.discard(self)
         if self._stall is not None:
             self._stall.cancel()
         if self._answer is not None:
             self._answer.cancel()
+        else:
+            self._open_connections.discard(self)
 
     def pause_writing(self) -> None:
         self._writable.clear()
@@ -196,6 +200,8 @@ class HttpConnection(asyncio.Protocol):
         n_bytes = sum(len(name) + len(value) for name, value in request.headers) + len(request.target)
         if n_bytes > self._settings.header_limit or len(request.headers) > _MAX_HEADERS:
             raise WireError(431, f"the headers have {n_bytes:,} bytes, the limit is {self._settings.header_limit:,}")
+        if request.http_version not in (b"1.0", b"1.1"):
+            raise WireError(505, "this server speaks HTTP/1.1")
         self._request = request
         self._headers = _joined_headers(request)
         self._body.clear()
@@ -225,12 +231,17 @@ class HttpConnection(asyncio.Protocol):
         self._body = bytearray()
         self._n_read_ahead = 0
         self._enter(Phase.ANSWER)
-        self._answer = self._loop.create_task(self._run(Exchange(request, self)))
+        self._answer = self._loop.create_task(self._application.handle(Exchange(request, self)))
+        self._answer.add_done_callback(self._answered)
 
-    async def _run(self, exchange: Exchange) -> None:
-        await self._application.handle(exchange)
+    def _answered(self, answer: asyncio.Task[None]) -> None:
+        """Go on with the next request, if there can be one."""
         self._answer = None
         if self._phase is Phase.CLOSED:
+            self._open_connections.discard(self)
+            return
+        if answer.cancelled() or answer.exception() is not None:
+            self._transport.abort()
             return
         if self._is_last or self._parser.our_state is not h11.DONE or self._parser.their_state is not h11.DONE:
             self._transport.close()

@@ -34,7 +34,9 @@ class Route:
     endpoint: Endpoint
 
     def matches(self, path: str) -> bool:
-        return path == self.path or (self.path.endswith("/") and path.startswith(self.path) and path != self.path)
+        if self.path.endswith("/"):
+            return path.startswith(self.path) and path != self.path
+        return path == self.path
 
     @property
     def methods(self) -> tuple[str, ...]:

@@ -97,6 +97,8 @@ class Server:
             _LOG.warning("dropping %d connections after %g seconds", len(self._connections), limit_s)
         for connection in tuple(self._connections):
             connection.abort()
+        while self._connections:
+            await asyncio.sleep(0.001)
         await engine_drain
         self._frontend.close()
 

@@ -1,0 +1,164 @@
+"""A real server on a loopback port in a thread of its own, around a scripted engine."""
+
+from __future__ import annotations
+
+import asyncio
+import http.client
+import json
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+
+from helios.server.server import Server, bind
+from helios.settings import Settings
+from helios.tokenizer.tokenizer import Tokenizer
+from tests.server.scripted_engine import ScriptedEngine
+from tests.tokenizer import vocabularies
+from tests.tokenizer.conftest import tokenizer_of
+
+DEADLINE_S = 10.0
+
+
+def wait_until(condition: Callable[[], bool]) -> None:
+    """Wait for another thread to get there; fails after a long while."""
+    deadline_s = time.monotonic() + DEADLINE_S
+    while not condition():
+        assert time.monotonic() < deadline_s, "it never happened"
+        time.sleep(0.002)
+
+
+@dataclass
+class RunningServer:
+    """A server under test. `exchange` sends one request and reads one response on a fresh connection."""
+
+    engine: ScriptedEngine
+    port: int
+    stop: Callable[[], None]
+    sockets: list[socket.socket] = field(default_factory=list)
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.port}"
+
+    def connect(self) -> socket.socket:
+        connection = socket.create_connection(("127.0.0.1", self.port), timeout=DEADLINE_S)
+        self.sockets.append(connection)
+        return connection
+
+    def exchange(
+        self, method: str, path: str, body: bytes | None = None, headers: dict[str, str] | None = None
+    ) -> tuple[int, http.client.HTTPMessage, bytes]:
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=DEADLINE_S)
+        try:
+            connection.request(method, path, body, headers or {})
+            response = connection.getresponse()
+            return response.status, response.headers, response.read()
+        finally:
+            connection.close()
+
+    def post(self, path: str, document: Any) -> tuple[int, Any]:
+        status, _, body = self.exchange("POST", path, json.dumps(document).encode())
+        return status, json.loads(body)
+
+    def chat(self, **fields: Any) -> tuple[int, Any]:
+        document = {"messages": [{"role": "user", "content": "hi"}], **fields}
+        return self.post("/v1/chat/completions", document)
+
+    def chat_events(self, **fields: Any) -> list[Any]:
+        """The data of every event of a streamed chat, parsed; the last is "[DONE]" or an error object."""
+        document = {"messages": [{"role": "user", "content": "hi"}], "stream": True, **fields}
+        status, headers, body = self.exchange("POST", "/v1/chat/completions", json.dumps(document).encode())
+        assert status == 200, body
+        assert headers["Content-Type"].startswith("text/event-stream")
+        return list(events_of(body))
+
+    def generation(self, index: int = 0) -> Any:
+        """The index-th submitted generation, once it is there."""
+        wait_until(lambda: len(self.engine.generations) > index)
+        return self.engine.generations[index]
+
+
+def events_of(body: bytes) -> Iterator[Any]:
+    """The events of a stream: each is one `data:` line and a blank one; comments are left out."""
+    assert body.endswith(b"\n\n")
+    for block in body.decode("utf-8").removesuffix("\n\n").split("\n\n"):
+        if block.startswith(":"):
+            continue
+        assert block.startswith("data: ")
+        assert "\n" not in block
+        data = block.removeprefix("data: ")
+        yield data if data == "[DONE]" else json.loads(data)
+
+
+def raw_chat(**fields: Any) -> bytes:
+    """The bytes of a chat request."""
+    body = json.dumps({"messages": [{"role": "user", "content": "hi"}], **fields}).encode()
+    return b"POST /v1/chat/completions HTTP/1.1\r\nHost: h\r\nContent-Length: %d\r\n\r\n%b" % (len(body), body)
+
+
+@pytest.fixture(scope="session")
+def tokenizer(tmp_path_factory: pytest.TempPathFactory) -> Tokenizer:
+    path = tmp_path_factory.mktemp("vocabulary") / "server.gguf"
+    return tokenizer_of(vocabularies.byte_level(path, control=("<|im_end|>", "<|im_start|>")))
+
+
+@pytest.fixture
+def engine(tokenizer: Tokenizer) -> ScriptedEngine:
+    return ScriptedEngine(tokenizer)
+
+
+@pytest.fixture
+def start_server(engine: ScriptedEngine) -> Iterator[Callable[..., RunningServer]]:
+    """Starts servers around `engine` with given settings; all are stopped at the end."""
+    running: list[RunningServer] = []
+
+    def start(send_buffer_bytes: int | None = None, **settings: Any) -> RunningServer:
+        server = _start(engine, Settings(**{"port": 0, "drain_timeout": 0.2, **settings}), send_buffer_bytes)
+        running.append(server)
+        return server
+
+    yield start
+    for server in running:
+        for connection in server.sockets:
+            connection.close()
+        server.stop()
+
+
+@pytest.fixture
+def server(start_server: Callable[..., RunningServer]) -> RunningServer:
+    return start_server()
+
+
+def _start(engine: ScriptedEngine, settings: Settings, send_buffer_bytes: int | None) -> RunningServer:
+    listener = bind(settings.host, settings.port)
+    if send_buffer_bytes is not None:  # accepted sockets inherit it
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, send_buffer_bytes)
+    port = listener.getsockname()[1]
+    loop = asyncio.new_event_loop()
+    is_told = asyncio.Event()
+    is_up = threading.Event()
+
+    async def serve() -> None:
+        server = Server(engine, settings)  # type: ignore[arg-type]
+        await server.start(listener)
+        is_up.set()
+        await is_told.wait()
+        await server.stop()
+
+    thread = threading.Thread(target=lambda: asyncio.Runner(loop_factory=lambda: loop).run(serve()))
+    thread.start()
+    assert is_up.wait(DEADLINE_S)
+
+    def stop() -> None:
+        if thread.is_alive():
+            loop.call_soon_threadsafe(is_told.set)
+            thread.join(DEADLINE_S)
+        assert not thread.is_alive()
+        loop.close()
+
+    return RunningServer(engine, port, stop)

@@ -1,0 +1,161 @@
+"""An engine without a model: it answers every request with a given text, or with exactly the events that a test gives it.
+
+It keeps the promises of `helios.engine.Engine` that the server builds on: permits are counted, stops and limits are decided where
+tokens are made, and every generation ends with exactly one Finished or Failed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from helios.errors import HeliosError, QueueFullError, ShuttingDownError
+from helios.scheduler.request import (
+    Event,
+    Failed,
+    Finished,
+    FinishReason,
+    GenerationRequest,
+    Token,
+    Usage,
+)
+from helios.tokenizer.tokenizer import Tokenizer
+
+TEMPLATE = (
+    "{% for message in messages %}<|im_start|>{{ message.role }}\n{{ message.content }}<|im_end|>\n{% endfor %}"
+    "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
+)
+
+
+@dataclass
+class Defaults:
+    temperature: float | None = None
+    top_p: float | None = None
+    top_k: int | None = None
+    min_p: float | None = None
+    repetition_penalty: float | None = None
+
+
+class ScriptedGeneration:
+    """A generation that a test can feed from any thread."""
+
+    def __init__(self, request: GenerationRequest) -> None:
+        self.request = request
+        self.is_cancelled = False
+        self.n_taken = 0
+        self._loop = asyncio.get_running_loop()
+        self._queue: asyncio.Queue[Event] = asyncio.Queue()
+        self._n_output = 0
+        self.has_ended = False
+
+    async def next_batch(self) -> list[Event]:
+        batch = [await self._queue.get()]
+        while not self._queue.empty():
+            batch.append(self._queue.get_nowait())
+        self.n_taken += len(batch)
+        return batch
+
+    def cancel(self) -> None:
+        self.is_cancelled = True
+        self._end(Finished(FinishReason.CANCELLED, self._usage()))
+
+    def give(self, token_id: int, logprob: float | None = None, candidates: tuple[tuple[int, float], ...] = ()) -> None:
+        """One token, and the ending that it brings about."""
+        self._loop.call_soon_threadsafe(self._give, Token(token_id, logprob, candidates=candidates))
+
+    def fail(self, error: HeliosError) -> None:
+        self._loop.call_soon_threadsafe(self._end, Failed(error))
+
+    def _give(self, token: Token) -> None:
+        if self.has_ended:
+            return
+        self._n_output += 1
+        self._queue.put_nowait(token)
+        is_stopped = self.request.host_stop is not None and self.request.host_stop(token.token_id)
+        if token.token_id in self.request.eos_tokens:
+            self._end(Finished(FinishReason.EOS, self._usage()))
+        elif is_stopped:
+            self._end(Finished(FinishReason.STOP, self._usage()))
+        elif self._n_output >= self.request.output_limit:
+            self._end(Finished(FinishReason.LIMIT, self._usage()))
+
+    def _end(self, event: Event) -> None:
+        if not self.has_ended:
+            self.has_ended = True
+            self._queue.put_nowait(event)
+
+    def _usage(self) -> Usage:
+        return Usage(len(self.request.prompt_tokens), self._n_output, reused_prompt_tokens=1)
+
+
+@dataclass
+class ScriptedPermit:
+    engine: ScriptedEngine
+    is_released: bool = False
+
+    def release(self) -> None:
+        if not self.is_released:
+            self.is_released = True
+            self.engine.n_admitted -= 1
+
+
+@dataclass
+class ScriptedEngine:
+    """`answer` None leaves every generation to the test."""
+
+    tokenizer: Tokenizer
+    answer: str | None = "Hello world"
+    logprob: float | None = None
+    context_tokens: int = 4096
+    capacity: int = 100
+    served_id: str = "scripted-1b"
+    aliases: tuple[str, ...] = ("scripted",)
+    chat_template: str = TEMPLATE
+    bos_text: str = "<|im_start|>"
+    eos_text: str = "<|im_end|>"
+    adds_bos: bool = False
+    sampling_defaults: Defaults = field(default_factory=Defaults)
+    n_admitted: int = 0
+    is_draining: bool = False
+    is_broken: bool = False
+    submit_error: HeliosError | None = None
+    generations: list[ScriptedGeneration] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        end = self.tokenizer.token_id("<|im_end|>")
+        assert end is not None
+        self.eos_tokens = (end,)
+        self.vocabulary = self.tokenizer.vocabulary_size
+
+    def admit(self) -> ScriptedPermit:
+        if self.is_draining:
+            raise ShuttingDownError
+        if self.n_admitted >= self.capacity:
+            raise QueueFullError(self.n_admitted, self.capacity)
+        self.n_admitted += 1
+        return ScriptedPermit(self)
+
+    def submit(self, request: GenerationRequest) -> ScriptedGeneration:
+        if self.submit_error is not None:
+            raise self.submit_error
+        generation = ScriptedGeneration(request)
+        self.generations.append(generation)
+        if self.answer is not None:
+            for token_id in self.tokenizer.encode(self.answer, allow_special=False):
+                generation.give(token_id, self.logprob, ((token_id, -0.5), (0, -2.0)) if self.logprob else ())
+            for token_id in request.eos_tokens[:1]:
+                generation.give(token_id)
+        return generation
+
+    def is_ready(self) -> bool:
+        return not self.is_draining
+
+    def is_alive(self) -> bool:
+        return not self.is_broken
+
+    def statistics(self) -> Mapping[str, int | float]:
+        return {"requests_admitted": self.n_admitted, "submissions_total": len(self.generations)}
+
+    async def drain(self, timeout_s: float) -> None:
+        self.is_draining = True
