@@ -42,13 +42,15 @@ def run(arguments: argparse.Namespace) -> int:
     magic = _magic(arguments.file)
     if magic.startswith(_GGUF_MAGIC):
         with open_gguf(arguments.file) as checkpoint:
-            description, lines = _describe_gguf(checkpoint), _gguf_lines
+            description = _describe_gguf(checkpoint)
+            lines = _gguf_lines(description)
     elif magic[:-1] == MAGIC[:-1]:
         with open_core(arguments.file) as core:
-            description, lines = _describe_core(core, read_contents(core)), _core_lines
+            description = _describe_core(core, read_contents(core))
+            lines = _core_lines(description)
     else:
         raise ArtifactError(f"{arguments.file} is neither a core nor a GGUF checkpoint")
-    print(json.dumps(description, indent=2) if arguments.json else "\n".join(lines(description)))
+    print(json.dumps(description, indent=2) if arguments.json else "\n".join(lines))
     return 0
 
 

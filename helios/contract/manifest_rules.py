@@ -115,9 +115,24 @@ def node_order(subject: Subject) -> Violations:
                 yield f"graph {program.name!r}, node {index}, field 'depends_on' names node {earlier}"
 
 
+@rule("relocations", "a kernel's pointers lead into buffers of the manifest")
+def relocations(subject: Subject) -> Violations:
+    limits = _limits(subject)
+    for program, index, node in _nodes(subject):
+        for relocation in node.kernel.relocations:
+            where = relocation.buffer
+            if where >= len(limits):
+                yield f"graph {program.name!r}, node {index} names buffer {where}, the manifest has {len(limits)}"
+            elif relocation.offset >= limits[where]:
+                yield (
+                    f"graph {program.name!r}, node {index} points to byte {relocation.offset:,} of buffer {where}, "
+                    f"which has {limits[where]:,}"
+                )
+
+
 @rule("node-ranges", "a node touches bytes of its buffers only, and weights are never written")
 def node_ranges(subject: Subject) -> Violations:
-    limits = [buffer.nbytes or buffer.page_nbytes for buffer in subject.manifest.buffers]
+    limits = _limits(subject)
     read_only = {buffer.id for buffer in subject.manifest.buffers if buffer.kind == execution.BUFFER_KIND_WEIGHT}
     for program, index, node in _nodes(subject):
         for buffer, offset, nbytes, is_write in _touches(node):
@@ -130,6 +145,11 @@ def node_ranges(subject: Subject) -> Violations:
                 yield f"{where} writes buffer {buffer}, a weight"
 
 
+def _limits(subject: Subject) -> list[int]:
+    """The bytes of each buffer; of a cache plane, those of page 0."""
+    return [buffer.nbytes or buffer.page_nbytes for buffer in subject.manifest.buffers]
+
+
 def _nodes(subject: Subject) -> Iterator[tuple[execution.Program, int, execution.Node]]:
     for program in (*subject.manifest.programs, *subject.manifest.tuning_programs):
         for index, node in enumerate(program.nodes):
@@ -137,12 +157,9 @@ def _nodes(subject: Subject) -> Iterator[tuple[execution.Program, int, execution
 
 
 def _touches(node: execution.Node) -> Iterator[tuple[int, int, int, bool]]:
-    """(buffer, offset, bytes, whether written) as far as the node itself says: of a kernel's pointers, the first byte."""
+    """(buffer, offset, bytes, whether written) of a node that is no kernel."""
     work = node.WhichOneof("work")
-    if work == "kernel":
-        for relocation in node.kernel.relocations:
-            yield relocation.buffer, relocation.offset, 1, False
-    elif work == "copy":
+    if work == "copy":
         yield node.copy.source, node.copy.source_offset, node.copy.nbytes, False
         yield node.copy.destination, node.copy.destination_offset, node.copy.nbytes, True
     elif work == "fill":
@@ -220,6 +237,7 @@ RULES: tuple[Rule, ...] = (
     program_names,
     program_extents,
     node_order,
+    relocations,
     node_ranges,
     fill_values,
     destination_names,

@@ -51,23 +51,25 @@ def check_message(message: Message, what: str) -> None:
     known.DiscardUnknownFields()
     if known.ByteSize() != message.ByteSize():
         raise ContractError(f"{what} has fields that this version of Helios does not know", hint="use a newer Helios")
-    for problem in _enum_problems(message, ()):
+    for problem in _enum_problems(message):
         raise ContractError(f"{what}: {problem}")
 
 
-def _enum_problems(message: Message, where: tuple[str, ...]) -> Iterator[str]:
+def _enum_problems(message: Message) -> Iterator[str]:
+    """Names are spelled only for a problem: there are thousands of nodes, and as a rule no problem."""
     for field in _fields_with_enums(message.DESCRIPTOR):
         if field.enum_type is not None:
             number = getattr(message, field.name)
             if number == 0 or number not in field.enum_type.values_by_number:
                 says = "is unspecified" if number == 0 else f"has the unknown number {number}"
-                yield ", ".join((*where, f"field {field.name!r} {says}"))
+                yield f"field {field.name!r} {says}"
         elif field.is_repeated:
             for index, part in enumerate(getattr(message, field.name)):
-                yield from _enum_problems(part, (*where, _name(part, field.name, index)))
+                for problem in _enum_problems(part):
+                    yield f"{_name(part, field.name, index)}, {problem}"
         elif message.HasField(field.name):
-            part = getattr(message, field.name)
-            yield from _enum_problems(part, (*where, field.name))
+            for problem in _enum_problems(getattr(message, field.name)):
+                yield f"{field.name}, {problem}"
 
 
 def _name(message: Message, field_name: str, index: int) -> str:

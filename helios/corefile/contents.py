@@ -11,7 +11,7 @@ from helios.contract.enums import BufferKind
 from helios.contract.messages import decode_message
 from helios.contract.prepared import PreparedContract
 from helios.contract.schema import core_pb2, execution_pb2
-from helios.corefile.reader import Core
+from helios.corefile.reader import Core, naming
 from helios.errors import ContractError, CoreError
 
 
@@ -28,9 +28,10 @@ def read_contents(core: Core) -> CoreContents:
     content = core.resource(core_pb2.RESOURCE_KIND_EXECUTION_MANIFEST)
     if content is None:
         raise CoreError(f"{core.path} has no execution manifest")
-    manifest = decode_message(execution_pb2.ExecutionManifest, content, "the execution manifest")
-    contract = PreparedContract.from_core(core.body.deployment.contract, manifest)
-    check_weights(contract, core.body)
+    with naming(core.path):
+        manifest = decode_message(execution_pb2.ExecutionManifest, content, "the execution manifest")
+        contract = PreparedContract.from_core(core.body.deployment.contract, manifest)
+        check_weights(contract, core.body)
     return CoreContents(contract, manifest)
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import mmap
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import TracebackType
@@ -120,10 +120,19 @@ def open_core(path: Path) -> Core:
     """Map and check everything but the stored bytes. Raises MissingFileError, or CoreError that says what is wrong."""
     mapping = _map(path)
     try:
-        with memoryview(mapping) as view:
+        with naming(path), memoryview(mapping) as view:
             return _open(path, mapping, view)
-    except CoreError as error:
+    except CoreError:
         _close(mapping)
+        raise
+
+
+@contextlib.contextmanager
+def naming(path: Path) -> Iterator[None]:
+    """Put the file in front of every CoreError's sentence."""
+    try:
+        yield
+    except CoreError as error:
         error.message = f"{path}: {error.message}"
         raise
 

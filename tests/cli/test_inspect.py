@@ -1,0 +1,55 @@
+"""`helios inspect` on cores, checkpoints and other files."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from helios.cli.main import main
+from tests.corefile.sample_core import sample_core
+from tests.ignition.tiny_model import TinyModel, write_tiny
+
+
+def test_a_core_is_shown_for_people(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = sample_core(tmp_path / "sample.core")
+    assert main(["inspect", str(path)]) == 0
+    text = capsys.readouterr().out
+    for part in ("publisher    example.org, key SHA256:", "licence      Apache-2.0", "128 tokens of context"):
+        assert part in text
+    assert "decode.b4" in text
+    assert "kv: 2,048 bytes a page of 16 tokens" in text
+
+
+def test_a_core_is_shown_as_json(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = sample_core(tmp_path / "sample.core")
+    assert main(["inspect", "--json", str(path)]) == 0
+    description = json.loads(capsys.readouterr().out)
+    assert description["contract"]["served_id"] == "sample"
+    assert [entry["packed_token_capacity"] for entry in description["programs"]] == [0, 32, 4, 32]
+    assert description["tensors"] == [{"id": "embedding", "layout": "f32.g8", "bytes": 5000}]
+    assert description["rebuild_manifest"] == {"recipe": "sample", "source": "sample.gguf"}
+
+
+def test_a_checkpoint_is_shown_both_ways(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = write_tiny(tmp_path / "tiny.gguf", TinyModel())
+    assert main(["inspect", str(path)]) == 0
+    assert "general.architecture = 'llama'" in capsys.readouterr().out
+    assert main(["inspect", str(path), "--json"]) == 0
+    description = json.loads(capsys.readouterr().out)
+    assert description["metadata"]["tokenizer.ggml.tokens"]["length"] > 256
+    assert all(entry["bytes"] > 0 for entry in description["tensors"])
+
+
+@pytest.mark.parametrize("content", [b"", b"hello", b"HELIOS"])
+def test_other_files_are_one_clear_line(tmp_path: Path, capsys: pytest.CaptureFixture[str], content: bytes) -> None:
+    path = tmp_path / "file"
+    path.write_bytes(content)
+    assert main(["inspect", str(path)]) == 1
+    assert capsys.readouterr().err == f"helios: {path} is neither a core nor a GGUF checkpoint\n"
+
+
+def test_a_missing_file_is_one_clear_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["inspect", str(tmp_path / "none")]) == 1
+    assert capsys.readouterr().err.endswith("cannot be read: No such file or directory\n")
