@@ -6,6 +6,7 @@ same bytes: frames, field order, Ed25519 signatures and places are all determini
 
 from __future__ import annotations
 
+import contextlib
 import os
 import secrets
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -25,6 +26,12 @@ from helios.corefile.layout import FORMAT_VERSION, HEADER, MAGIC, SIGNED_PREFIX,
 from helios.errors import ArtifactError, InternalError
 
 Progress = Callable[[int, int], None]  # (bytes done, bytes in all)
+
+_RESOURCE_IDS = {
+    core_pb2.RESOURCE_KIND_EXECUTION_MANIFEST: "manifest",
+    core_pb2.RESOURCE_KIND_TOKENIZER: "tokenizer",
+    core_pb2.RESOURCE_KIND_CHAT_TEMPLATE: "chat_template",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +74,10 @@ def write_core(path: Path, parts: CoreParts, key: Ed25519PrivateKey, progress: P
     except OSError as error:
         raise ArtifactError(f"core {path} cannot be written: {error.strerror}") from error
     finally:
-        temporary.unlink(missing_ok=True)
+        with contextlib.suppress(
+            OSError
+        ):  # it is gone after the rename, and cannot be there where nothing can be written
+            temporary.unlink()
 
 
 def _frames(parts: CoreParts) -> dict[core_pb2.ResourceKind, tuple[int, bytes]]:
@@ -79,13 +89,6 @@ def _frames(parts: CoreParts) -> dict[core_pb2.ResourceKind, tuple[int, bytes]]:
     if parts.chat_template:
         contents[core_pb2.RESOURCE_KIND_CHAT_TEMPLATE] = parts.chat_template.encode()
     return {kind: (len(content), encode_frame(content)) for kind, content in contents.items()}
-
-
-RESOURCE_IDS = {
-    core_pb2.RESOURCE_KIND_EXECUTION_MANIFEST: "manifest",
-    core_pb2.RESOURCE_KIND_TOKENIZER: "tokenizer",
-    core_pb2.RESOURCE_KIND_CHAT_TEMPLATE: "chat_template",
-}
 
 
 def _body(parts: CoreParts, frames: Mapping[core_pb2.ResourceKind, tuple[int, bytes]]) -> core_pb2.CoreBody:
@@ -101,7 +104,7 @@ def _body(parts: CoreParts, frames: Mapping[core_pb2.ResourceKind, tuple[int, by
         hasher = ChunkHasher()
         hasher.update(frame)
         body.resources.add(
-            id=RESOURCE_IDS[kind],
+            id=_RESOURCE_IDS[kind],
             kind=kind,
             stored=core_pb2.StoredFrame(nbytes=len(frame)),
             decoded_nbytes=decoded_nbytes,

@@ -19,6 +19,7 @@ from helios.corefile.layout import ALIGNMENT, HEADER, MAX_DECODED_NBYTES
 from helios.corefile.reader import Core, open_core
 from helios.corefile.writer import write_core
 from helios.errors import (
+    ArtifactError,
     ChunkCountError,
     ChunkHashError,
     ContractError,
@@ -141,6 +142,16 @@ def test_a_failed_write_leaves_the_old_core_and_nothing_else(tmp_path: Path) -> 
         write_core(path, sample_parts(tensors=[short]), KEY)
     assert path.read_bytes() == before
     assert list(tmp_path.iterdir()) == [path]
+
+
+def test_an_unwritable_place_is_one_clear_line(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(ArtifactError, match="cannot be written: "):
+        write_core(tmp_path / "file" / "sample.core", sample_parts(), KEY)
+    (tmp_path / "directory").mkdir()
+    with pytest.raises(ArtifactError, match="cannot be written: Is a directory"):
+        write_core(tmp_path / "directory", sample_parts(), KEY)
+    assert sorted(entry.name for entry in tmp_path.iterdir()) == ["directory", "file"]
 
 
 def test_the_writer_refuses_what_the_reader_would(tmp_path: Path) -> None:
