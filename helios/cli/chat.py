@@ -101,7 +101,8 @@ def _print_answer(pieces: Iterator[str]) -> str:
 def _assistant(arguments: argparse.Namespace) -> Assistant:
     if arguments.url is not None:
         return RemoteAssistant(arguments.url)
-    return LocalAssistant(start_engine(core_path(arguments.model), load_settings(arguments)))
+    settings = load_settings(arguments)
+    return LocalAssistant(start_engine(core_path(arguments.model, settings), settings))
 
 
 class LocalAssistant:

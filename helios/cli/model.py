@@ -37,10 +37,10 @@ def load_settings(arguments: argparse.Namespace) -> Settings:
     return Settings.load(vars(arguments), arguments.config)
 
 
-def core_path(model: str | None) -> Path:
+def core_path(model: str | None, settings: Settings) -> Path:
     """The core to load for MODEL: itself, or the one prepared from a GGUF. May download and prepare, with progress bars."""
     if model is None:
-        return _PACKAGED_CORE if _PACKAGED_CORE.is_file() else _prepared(_pulled())
+        return _PACKAGED_CORE if _PACKAGED_CORE.is_file() else _prepared(_pulled(), settings)
     path = Path(model)
     try:
         with path.open("rb") as file:
@@ -49,7 +49,7 @@ def core_path(model: str | None) -> Path:
         raise MissingFileError(
             f"model {model} cannot be read: {error.strerror}", hint="give a .core or .gguf file"
         ) from error
-    return _prepared(path) if is_gguf else path
+    return _prepared(path, settings) if is_gguf else path
 
 
 def start_engine(core: Path, settings: Settings) -> Engine:
@@ -67,11 +67,18 @@ def _pulled() -> Path:
         return pull_default_model(report)
 
 
-def _prepared(gguf: Path) -> Path:
-    from helios.ignition.prepare import prepared_core
+def _prepared(gguf: Path, settings: Settings) -> Path:
+    """Smaller settings are chosen at load, so only those above the usual ones make a core of their own."""
+    from helios.ignition.prepare import DEFAULT_CONTEXT_TOKENS, PrepareOptions, prepared_core
 
+    usual = PrepareOptions()
+    context_tokens = settings.context or 0
+    options = PrepareOptions(
+        context_tokens=context_tokens if context_tokens > DEFAULT_CONTEXT_TOKENS else usual.context_tokens,
+        concurrency=max(settings.max_active or 0, usual.concurrency),
+    )
     with _progress("preparing") as report:
-        return prepared_core(gguf, report)
+        return prepared_core(gguf, report, options=options)
 
 
 @contextmanager

@@ -11,7 +11,6 @@ import asyncio
 import logging
 
 from helios.cli.model import add_settings, core_path, load_settings, start_engine
-from helios.server.server import bind, serve_until_signal
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -21,10 +20,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     settings = load_settings(arguments)
+    from helios.server.server import bind, serve_until_signal
+
     logging.basicConfig(level=settings.log_level.upper(), format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     with (
         bind(settings.host, settings.port) as listener,
-        start_engine(core_path(arguments.model), settings) as engine,
+        start_engine(core_path(arguments.model, settings), settings) as engine,
     ):
         asyncio.run(serve_until_signal(engine, settings, listener))
     return 0

@@ -119,6 +119,7 @@ class ScriptedEngine:
     n_admitted: int = 0
     is_draining: bool = False
     is_broken: bool = False
+    is_closed: bool = False
     submit_error: HeliosError | None = None
     generations: list[ScriptedGeneration] = field(default_factory=list)
 
@@ -159,3 +160,6 @@ class ScriptedEngine:
 
     async def drain(self, timeout_s: float) -> None:
         self.is_draining = True
+
+    def close(self) -> None:
+        self.is_closed = True

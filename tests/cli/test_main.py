@@ -1,0 +1,86 @@
+"""The command line as a user meets it: help, exit statuses, one line for a mistake."""
+
+from __future__ import annotations
+
+import importlib.util
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from helios.cli import main as command_line
+from helios.cli.main import VERBS, main
+from helios.errors import CheckpointError, SettingError
+from helios.settings import VERSION
+
+ROOT = Path(__file__).parents[2]
+
+
+def test_version_is_the_projects(capsys: pytest.CaptureFixture[str]) -> None:
+    assert tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"] == VERSION
+    with pytest.raises(SystemExit) as caught:
+        main(["--version"])
+    assert caught.value.code == 0
+    assert capsys.readouterr().out == f"helios {VERSION}\n"
+
+
+def test_no_words_show_every_verb(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([]) == 2
+    shown = capsys.readouterr().out
+    assert all(f"  {verb} " in shown for verb in VERBS)
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_every_verb_has_its_module(verb: str) -> None:
+    assert importlib.util.find_spec(VERBS[verb][0]) is not None
+
+
+@pytest.mark.parametrize("words", [["nonsense"], ["serve", "--nonsense"], ["serve", "a", "b"]])
+def test_a_wrong_command_line_exits_with_2(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as caught:
+        main(words)
+    assert caught.value.code == 2
+    assert "helios" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("error", "status"),
+    [(CheckpointError("it is cut short"), 1), (SettingError("--port is 'x'"), 2), (KeyboardInterrupt(), 130)],
+)
+def test_an_error_is_one_line(
+    error: BaseException, status: int, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(words: list[str]) -> int:
+        raise error
+
+    monkeypatch.setattr(command_line, "_run", fail)
+    assert main(["serve"]) == status
+    shown = capsys.readouterr().err
+    assert shown == f"helios: {str(error) or 'interrupted'}\n"
+
+
+def test_a_mistake_shows_no_traceback_and_imports_no_engine() -> None:
+    """A wrong setting is found before anything heavy is loaded."""
+    script = (
+        "import sys; from helios.cli.main import main; status = main(['serve', '--port', '70000']);"
+        "heavy = {'numpy', 'tokenizers', 'helios.engine'} & set(sys.modules); sys.exit(f'{status} {sorted(heavy)}')"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, cwd=ROOT, check=False)
+    assert done.stderr.splitlines() == [
+        "helios: --port is 70000; it must be a whole number from 0 to 65,535",
+        "2 []",
+    ]
+
+
+def test_a_closed_pipe_is_no_traceback() -> None:
+    writer = subprocess.Popen(
+        [sys.executable, "helios.py"], cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    assert writer.stdout is not None
+    writer.stdout.close()
+    assert writer.stderr is not None
+    with writer.stderr:
+        assert "Traceback" not in writer.stderr.read()
+    writer.wait()

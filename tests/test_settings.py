@@ -1,0 +1,125 @@
+"""Settings: written once, read from four places in order, refused with the accepted range."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+
+import pytest
+
+from helios.errors import MissingFileError, SettingError
+from helios.settings import Settings, cache_directory, flag_help, kernel_target, native_directory, setting_names
+
+
+@pytest.fixture(autouse=True)
+def clean_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in setting_names():
+        monkeypatch.delenv("HELIOS_" + name.upper(), raising=False)
+    for name in ("HOME", "CONFIG", "NATIVE", "KERNELS"):
+        monkeypatch.delenv("HELIOS_" + name, raising=False)
+    monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
+
+
+def test_every_default_is_an_accepted_value() -> None:
+    for name, rule in Settings.RULES.items():
+        default = getattr(Settings(), name)
+        if default is not None:
+            assert rule.parse(name, default) == default
+            assert type(default) is rule.kind
+
+
+def test_a_flag_wins_over_the_environment_and_that_over_the_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = tmp_path / "helios.toml"
+    config.write_text('port = 1\nhost = "file"\nthreads = 1\nidle_timeout = 3\n')
+    monkeypatch.setenv("HELIOS_PORT", "2")
+    monkeypatch.setenv("HELIOS_HOST", "environment")
+    settings = Settings.load({"port": "3", "host": None, "unrelated": "x"}, config)
+    assert (settings.port, settings.host, settings.threads) == (3, "environment", 1)
+    assert settings.idle_timeout == 3.0
+    assert isinstance(settings.idle_timeout, float)
+    assert settings.queue_capacity == Settings().queue_capacity
+    monkeypatch.setenv("HELIOS_CONFIG", str(config))
+    assert Settings.load({}).threads == 1
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("port", "eighty"),
+        ("port", "-1"),
+        ("port", "65536"),
+        ("port", "80.5"),
+        ("port", ""),
+        ("threads", "0"),
+        ("queue_capacity", "1e3"),
+        ("body_timeout", "nan"),
+        ("body_timeout", "inf"),
+        ("device", "tpu"),
+        ("host", ""),
+        ("log_level", "LOUD"),
+    ],
+)
+def test_a_malformed_value_says_what_is_accepted(name: str, value: str) -> None:
+    with pytest.raises(SettingError) as caught:
+        Settings.load({name: value})
+    assert f"--{name.replace('_', '-')}" in str(caught.value)
+    assert Settings.RULES[name].accepted in str(caught.value)
+
+
+def test_a_malformed_variable_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HELIOS_PORT", "x")
+    with pytest.raises(SettingError, match="HELIOS_PORT is 'x'; it must be a whole number from 0 to 65,535"):
+        Settings.load({})
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("port = true", "setting port is"),
+        ("port = 1.5", "setting port is"),
+        ("port = [1]", "setting port is"),
+        ("host = 7", "setting host is"),
+        ("prot = 1", "unknown key 'prot'"),
+        ("port = ", "is not TOML"),
+    ],
+)
+def test_a_wrong_file_stops_the_start(tmp_path: Path, text: str, message: str) -> None:
+    config = tmp_path / "helios.toml"
+    config.write_text(text)
+    with pytest.raises(SettingError, match=message):
+        Settings.load({}, config)
+
+
+def test_a_missing_file_stops_the_start(tmp_path: Path) -> None:
+    with pytest.raises(MissingFileError, match="cannot be read"):
+        Settings.load({}, tmp_path / "nowhere.toml")
+
+
+def test_help_says_what_a_setting_is_accepts_and_defaults_to() -> None:
+    assert flag_help("port").endswith("(a whole number from 0 to 65,535; default 8000)")
+    assert flag_help("device").endswith("(one of auto, cpu, cuda; default auto)")
+    assert "default" not in flag_help("context")
+
+
+def test_settings_are_frozen() -> None:
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        Settings().port = 1  # type: ignore[misc]
+
+
+def test_directories_follow_the_environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert cache_directory() == tmp_path / ".cache" / "helios"
+    monkeypatch.setenv("XDG_CACHE_HOME", "relative")  # the XDG rules say to ignore it
+    assert cache_directory() == tmp_path / ".cache" / "helios"
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "xdg"))
+    assert cache_directory() == tmp_path / "xdg" / "helios"
+    monkeypatch.setenv("HELIOS_HOME", "~/here")
+    assert cache_directory() == tmp_path / "here"
+    assert native_directory() is None
+    assert kernel_target() is None
+    monkeypatch.setenv("HELIOS_NATIVE", str(tmp_path))
+    monkeypatch.setenv("HELIOS_KERNELS", "cpu.x86-64-v3")
+    assert native_directory() == tmp_path
+    assert kernel_target() == "cpu.x86-64-v3"
