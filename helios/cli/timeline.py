@@ -39,21 +39,36 @@ class Timeline:
         return self.n_output_tokens / len(self.event_ns)
 
 
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """A complete HTTP answer. `segments` are the body's parts, each with its offset in the raw bytes."""
+
+    status: int
+    segments: tuple[tuple[int, bytes], ...]
+
+    @property
+    def body(self) -> bytes:
+        return b"".join(data for _, data in self.segments)
+
+
+def read_answer(raw: bytes) -> Answer:
+    """Split an answer that ended with its connection. Raises RemoteError when it is cut off or badly framed."""
+    head, separator, body = raw.partition(b"\r\n\r\n")
+    lines = head.decode("latin-1").lower().split("\r\n")
+    status = lines[0].split(" ")[1:2]
+    if not separator or not status or not status[0].isdecimal():
+        raise RemoteError(f"the server closed the connection after {len(raw):,} bytes, before the end of the headers")
+    is_chunked = any(line.startswith("transfer-encoding:") and "chunked" in line for line in lines[1:])
+    segments = tuple(_chunks(raw, len(head) + 4)) if is_chunked else ((len(head) + 4, body),)
+    return Answer(int(status[0]), segments)
+
+
 def read_timeline(started_ns: int, pieces: Sequence[Piece]) -> Timeline:
     """The timeline of one complete exchange. Raises RemoteError for anything but a whole OpenAI event stream."""
-    raw = b"".join(data for _, data in pieces)
-    head, separator, _ = raw.partition(b"\r\n\r\n")
-    if not separator:
-        raise RemoteError(f"the server closed the connection after {len(raw):,} bytes, before the end of the headers")
-    lines = head.decode("latin-1").lower().split("\r\n")
-    is_chunked = any(line.startswith("transfer-encoding:") and "chunked" in line for line in lines[1:])
-    segments = list(_chunks(raw, len(head) + 4)) if is_chunked else [(len(head) + 4, raw[len(head) + 4 :])]
-    body = b"".join(data for _, data in segments)
-    status = lines[0].split(" ")[1:2]
-    if status != ["200"]:
-        raise RemoteError(f"the server answered {lines[0].upper()}: {body[:300].decode(errors='replace')}")
-    arrivals = _Arrivals(pieces, segments)
-    return _timeline(started_ns, body, arrivals)
+    answer = read_answer(b"".join(data for _, data in pieces))
+    if answer.status != 200:
+        raise RemoteError(f"the server answered {answer.status}: {answer.body[:300].decode(errors='replace')}")
+    return _timeline(started_ns, answer.body, _Arrivals(pieces, answer.segments))
 
 
 class _Arrivals:
