@@ -95,6 +95,17 @@ def test_a_local_core_of_another_machine_is_refused(tmp_path: Path, acceptance: 
 # -- keys --------------------------------------------------------------------------------------------------------------
 
 
+def test_the_core_inside_the_program_is_accepted_on_every_machine(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Issue 2, item 2: a program built `--with-model` serves where it was not built."""
+    path = sample_core(tmp_path / "default.core", KEY, namespace="local")
+    monkeypatch.setattr("helios.corefile.authorize.PACKAGED_CORE", path.resolve())
+    assert accept(path, "local", tmp_path).key_fingerprint == fingerprint(public_bytes(KEY))
+    with pytest.raises(TrustError, match="another machine"):
+        accept(sample_core(tmp_path / "other.core", KEY, namespace="local"), "local", tmp_path)
+
+
 def test_the_local_key_is_made_once_and_is_private(tmp_path: Path) -> None:
     key = load_or_create_local_key(tmp_path / "new")
     path = local_key_path(tmp_path / "new")
