@@ -83,8 +83,8 @@ def _prepared(gguf: Path, settings: Settings) -> Path:
 
 @contextmanager
 def _progress(what: str) -> Iterator[Report]:
-    """A bar of bytes on stderr that shows itself only when the work takes a while."""
-    with tqdm(unit="B", unit_scale=True, desc=what, delay=0.5, leave=False) as bar:
+    """A bar of bytes on a terminal's stderr that shows itself only when the work takes a while."""
+    with tqdm(unit="B", unit_scale=True, desc=what, delay=0.5, leave=False, disable=None) as bar:
 
         def report(n_done_bytes: int, n_total_bytes: int) -> None:
             bar.total = n_total_bytes

@@ -12,6 +12,8 @@ import logging
 
 from helios.cli.model import add_settings, core_path, load_settings, start_engine
 
+_LOG = logging.getLogger(__name__)
+
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("model", nargs="?", metavar="MODEL", help="a .core, a .gguf, or nothing for the default model")
@@ -22,10 +24,12 @@ def run(arguments: argparse.Namespace) -> int:
     settings = load_settings(arguments)
     from helios.server.server import bind, serve_until_signal
 
-    logging.basicConfig(level=settings.log_level.upper(), format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    logging.basicConfig(format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    logging.getLogger("helios").setLevel(settings.log_level.upper())
     with (
         bind(settings.host, settings.port) as listener,
         start_engine(core_path(arguments.model, settings), settings) as engine,
     ):
+        _LOG.info("%s", engine.description)
         asyncio.run(serve_until_signal(engine, settings, listener))
     return 0

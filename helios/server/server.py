@@ -38,7 +38,8 @@ def bind(host: str, port: int) -> socket.socket:
         family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
         listener = socket.socket(family, kind, protocol)
     except (OSError, UnicodeError) as error:
-        raise SettingError(f"--host {host[:200]!r} is no address of this machine: {error}") from error
+        reason = getattr(error, "strerror", None) or error
+        raise SettingError(f"--host {host[:200]!r} is no address of this machine: {reason}") from error
     try:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listener.bind(address)
