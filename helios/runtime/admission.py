@@ -36,7 +36,7 @@ def admission_values(admissions: Sequence[Admission], vocabulary: int) -> staged
         bias = np.zeros((n_lanes, staged.MAX_BIAS), staged.BIAS_ENTRY)
         for row, request in enumerate(requests):
             entries = request.sampling.logit_bias
-            bias[row, : len(entries)] = entries
+            bias[row, : len(entries)] = list(entries)  # numpy reads a tuple as one entry, a list as many
         values[ValueSource.LOGIT_BIAS] = bias.view(np.int32).reshape(n_lanes, -1)
     if any(r.sampling.has_penalties for r in requests):
         values[ValueSource.PROMPT_HISTOGRAM] = np.stack(

@@ -1,0 +1,33 @@
+"""Admissions as staged values."""
+
+from __future__ import annotations
+
+from helios.contract.enums import ValueSource
+from helios.packing.values import BIAS_ENTRY, MAX_BIAS
+from helios.runtime.admission import admission_values
+from helios.scheduler.request import GenerationRequest, SamplingParameters
+from helios.scheduler.round import Admission
+from helios.scheduler.sequence import Sequence
+
+
+def admission(slot: int, **sampling: object) -> Admission:
+    request = GenerationRequest((1, 2, 3), 4, sampling=SamplingParameters(**sampling))  # type: ignore[arg-type]
+    return Admission(Sequence(slot, slot, request, 4), slot, 1)
+
+
+def test_biases_are_staged_in_the_row_of_their_own_request() -> None:
+    """CON-6: one, several and no entries beside each other, the rest of each row zero."""
+    biases = ((), ((7, -100.0),), ((5, 1.5), (6, 2.5), (9, -3.0)))
+    values = admission_values([admission(slot, logit_bias=bias) for slot, bias in enumerate(biases)], vocabulary=10)
+    rows = values[ValueSource.LOGIT_BIAS].view(BIAS_ENTRY)
+    assert rows.shape == (3, MAX_BIAS)
+    for row, bias in zip(rows, biases, strict=True):
+        assert tuple((int(token), float(value)) for token, value in row[: len(bias)]) == bias
+        assert not row["token"][len(bias) :].any()
+        assert not row["value"][len(bias) :].any()
+
+
+def test_plain_admissions_stage_neither_biases_nor_histograms() -> None:
+    values = admission_values([admission(0), admission(1)], vocabulary=10)
+    assert ValueSource.LOGIT_BIAS not in values
+    assert ValueSource.PROMPT_HISTOGRAM not in values
