@@ -27,7 +27,7 @@ inline Size qkv_nbytes(const Args& a) {
 // Sets the extents that rope and attention share.
 template <class Args>
 inline bool paged_extents(const Args& a, Extents<Args>& e) {
-  if (!attention_shape_is_acceptable(a) || a.page_stride % 2 || Size(a.page_stride).n < page_part_nbytes(a.n_kv_heads, a.head_dim).n) return false;
+  if (!attention_shape_is_acceptable(a) || a.page_stride < 0 || a.page_stride % 2 || Size(a.page_stride).n < page_part_nbytes(a.n_kv_heads, a.head_dim).n) return false;
   e.counts = Size(16);
   e.row_position = e.row_slot = Size(a.rows_capacity) * 4;
   e.page_table = Size(a.n_slots) * a.pages_per_slot * 4;

@@ -1,0 +1,95 @@
+"""Random weights in every stored format: the raw rows of a checkpoint, the packed layout, and the values in float64.
+
+The values come from a decoder of its own, so a mistake in packing or in a kernel shows against it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from helios.ignition.checkpoints.ggml_types import GgmlType
+from helios.ignition.preparation import layouts
+
+QUANTISED = {"q4_1.g8k4": GgmlType.Q4_1, "q4_0.g8k4": GgmlType.Q4_0, "q8_0.g8k4": GgmlType.Q8_0}
+FLOATS = {"f32.g8": GgmlType.F32, "f16.g8": GgmlType.F16, "bf16.g8": GgmlType.BF16}
+ALL = QUANTISED | FLOATS
+
+
+@dataclass(frozen=True)
+class Weights:
+    """A matrix: `raw` as stored, `packed` as a kernel reads it, `values` float64 [n_out, n_in]."""
+
+    raw: np.ndarray
+    packed: np.ndarray
+    values: np.ndarray
+
+
+def random_weights(layout: str, n_out: int, n_in: int, rng: np.random.Generator) -> Weights:
+    """A matrix with weights of about 0.05."""
+    kind = ALL[layout]
+    raw, values = _DECODERS[layout](n_out, n_in, rng)
+    return Weights(raw, layouts.pack(kind, [raw]), values)
+
+
+def _halves(shape: tuple[int, ...], low: float, high: float, rng: np.random.Generator) -> np.ndarray:
+    return rng.uniform(low, high, shape).astype(np.float16)
+
+
+def _nibbles(n_out: int, n_in: int, has_offset: bool, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
+    n_blocks = n_in // 32
+    d = _halves((n_out, n_blocks, 1), 0.002, 0.01, rng)
+    m = _halves((n_out, n_blocks, 1), -0.1, 0.05, rng)
+    stored = rng.integers(0, 256, (n_out, n_blocks, 16), np.uint8)
+    q = np.concatenate([stored & 15, stored >> 4], axis=-1).astype(np.float64)
+    values = d.astype(np.float64) * (q if has_offset else q - 8) + (m.astype(np.float64) if has_offset else 0)
+    head = [d.view(np.uint8), m.view(np.uint8)] if has_offset else [d.view(np.uint8)]
+    return np.concatenate([*head, stored], axis=-1).reshape(n_out, -1), values.reshape(n_out, n_in)
+
+
+def _bytes(n_out: int, n_in: int, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
+    n_blocks = n_in // 32
+    d = _halves((n_out, n_blocks, 1), 0.0002, 0.001, rng)
+    q = rng.integers(-128, 128, (n_out, n_blocks, 32)).astype(np.int8)
+    values = d.astype(np.float64) * q.astype(np.float64)
+    raw = np.concatenate([d.view(np.uint8), q.view(np.uint8)], axis=-1)
+    return raw.reshape(n_out, -1), values.reshape(n_out, n_in)
+
+
+def _floats(n_out: int, n_in: int, dtype: str, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
+    exact = (rng.standard_normal((n_out, n_in)) * 0.05).astype(np.float32)
+    if dtype == "bf16":
+        words = (exact.view(np.uint32) >> 16).astype(np.uint16)
+        return words.view(np.uint8), (words.astype(np.uint32) << 16).view(np.float32).astype(np.float64)
+    stored = exact.astype(dtype)
+    return stored.view(np.uint8), stored.astype(np.float64)
+
+
+_DECODERS = {
+    "q4_1.g8k4": lambda n, k, rng: _nibbles(n, k, True, rng),
+    "q4_0.g8k4": lambda n, k, rng: _nibbles(n, k, False, rng),
+    "q8_0.g8k4": _bytes,
+    "f32.g8": lambda n, k, rng: _floats(n, k, "float32", rng),
+    "f16.g8": lambda n, k, rng: _floats(n, k, "float16", rng),
+    "bf16.g8": lambda n, k, rng: _floats(n, k, "bf16", rng),
+}
+
+
+def q8_rows_nbytes(rows_capacity: int, width: int) -> int:
+    """Bytes of quantised activation rows."""
+    return rows_capacity * width * 5 // 4
+
+
+def q8_rows_values(stored: np.ndarray, rows_capacity: int, n_rows: int, width: int) -> np.ndarray:
+    """Quantised activation rows as float64 [n_rows, width]."""
+    q, scales = q8_rows_parts(stored, rows_capacity, n_rows, width)
+    return (q.astype(np.float64) * scales[..., :1].astype(np.float64)).reshape(n_rows, width)
+
+
+def q8_rows_parts(stored: np.ndarray, rows_capacity: int, n_rows: int, width: int) -> tuple[np.ndarray, np.ndarray]:
+    """int8 [n_rows, blocks, 32] and float32 [n_rows, blocks, 2] of quantised activation rows."""
+    n_blocks, n = width // 32, n_rows
+    q = stored.view(np.int8)[: n * width].reshape(n_blocks, n, 32).transpose(1, 0, 2)
+    scales = stored[rows_capacity * width :].view(np.float32)[: n_blocks * n * 2].reshape(n_blocks, n, 2)
+    return q, scales.transpose(1, 0, 2)

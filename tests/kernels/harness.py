@@ -1,0 +1,223 @@
+"""Calls host kernels straight through the library's table, with memory that catches every byte touched outside an extent.
+
+It knows argument structs, not what a kernel computes. Each pointer argument is copied into pages of its own, of exactly the
+extent that the kernel asks for and ending at an unmapped page; what stands before it is checked afterwards, and what is only
+read must come back unchanged.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import mmap
+import random
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from ctypes import CFUNCTYPE, POINTER, c_char_p, c_int32, c_uint32, c_uint64, c_void_p
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from helios.device import libraries
+
+REFUSED = (1 << 64) - 1
+PAGE = mmap.PAGESIZE
+CANARY = 0xA5
+
+# What a processor must report to run a kernel library.
+NEEDS = {
+    "x86-64": {"sse2"},
+    "x86-64-v3": {"avx2", "fma", "f16c"},
+    "x86-64-v4": {"avx512f", "avx512bw", "avx512vl", "avx512dq", "avx512_vnni"},
+    "aarch64": {"asimd"},
+}
+POINTER_KINDS = {0: "read", 1: "write", 2: "read_write"}
+SCALAR_DTYPES = {3: np.int32, 4: np.int64, 5: np.uint32, 6: np.float32}
+
+
+class _Field(ctypes.Structure):
+    _fields_ = (("name", c_char_p), ("offset", c_uint32), ("kind", c_uint32))
+
+
+class _Kernel(ctypes.Structure):
+    _fields_ = (
+        ("name", c_char_p),
+        ("args_nbytes", c_uint32),
+        ("n_fields", c_uint32),
+        ("fields", POINTER(_Field)),
+        ("extent", CFUNCTYPE(c_uint64, c_void_p, c_uint32)),
+        ("n_tasks", CFUNCTYPE(c_int32, c_void_p, c_int32)),
+        ("run", CFUNCTYPE(None, c_void_p, c_int32, c_int32)),
+    )
+
+
+class _Library(ctypes.Structure):
+    _fields_ = (("abi", c_uint32), ("n_kernels", c_uint32), ("kernels", POINTER(_Kernel)), ("target", c_char_p))
+
+
+_libc = ctypes.CDLL(None, use_errno=True)
+_libc.mprotect.argtypes = (c_void_p, ctypes.c_size_t, ctypes.c_int)
+_libc.mprotect.restype = ctypes.c_int
+
+
+class GuardedBytes:
+    """`nbytes` of memory that ends at an unmapped page and has canary bytes before it."""
+
+    def __init__(self, nbytes: int) -> None:
+        n_pages = max(1, -(-nbytes // PAGE))
+        self._map = mmap.mmap(-1, (n_pages + 1) * PAGE)
+        whole = np.frombuffer(self._map, np.uint8)
+        base = whole.ctypes.data
+        end = n_pages * PAGE
+        self.bytes = whole[end - nbytes : end]
+        self._before = whole[: end - nbytes]
+        self._before[:] = CANARY
+        self.address = base + end - nbytes
+        assert _libc.mprotect(base + end, PAGE, 0) == 0  # PROT_NONE
+
+    def is_intact(self) -> bool:
+        return bool((self._before == CANARY).all())
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """One kernel of a library."""
+
+    name: str
+    entry: Any
+    fields: tuple[tuple[str, int, int], ...]  # name, offset, kind
+
+    def pack(self, **scalars: float) -> bytearray:
+        """The argument struct with these scalars; pointers are zero."""
+        args = bytearray(self.entry.args_nbytes)
+        for name, offset, kind in self.fields:
+            if kind not in POINTER_KINDS:
+                value = np.array([scalars[name]]).astype(SCALAR_DTYPES[kind]).tobytes()
+                args[offset : offset + len(value)] = value
+        return args
+
+    def extents(self, **scalars: float) -> dict[str, int]:
+        """Bytes behind each pointer for these scalars, REFUSED when they are not acceptable."""
+        args = (ctypes.c_char * self.entry.args_nbytes).from_buffer(self.pack(**scalars))
+        return {
+            name: self.entry.extent(ctypes.addressof(args), i)
+            for i, (name, _, kind) in enumerate(self.fields)
+            if kind in POINTER_KINDS
+        }
+
+    def launch(
+        self,
+        *,
+        n_threads: int = 1,
+        order: str = "serial",
+        seed: int = 0,
+        aliases: dict[str, str] | None = None,
+        **given: Any,
+    ) -> int:
+        """Run on copies of the given arrays, then write back what the kernel may write. Returns the number of tasks.
+
+        `order` is serial, shuffled or threads. `aliases` says which pointer shares another one's memory.
+        """
+        scalars = {name: value for name, value in given.items() if not isinstance(value, np.ndarray)}
+        expected = {name for name, _, _ in self.fields}
+        assert set(given) | set(aliases or {}) == expected, f"{self.name}: {set(given) ^ expected}"
+        args = self.pack(**scalars)
+        extents = self.extents(**scalars)
+        memory: dict[str, GuardedBytes] = {}
+        for name, nbytes in extents.items():
+            assert nbytes != REFUSED, f"{self.name} refuses {scalars}"
+            if name in (aliases or {}):
+                continue
+            raw = given[name].reshape(-1).view(np.uint8)
+            assert raw.size >= nbytes, f"{self.name}: {name} has {raw.size} bytes, the extent is {nbytes}"
+            memory[name] = GuardedBytes(nbytes)
+            memory[name].bytes[:] = raw[:nbytes]
+        for name, other in (aliases or {}).items():
+            memory[name] = memory[other]
+        for name, offset, kind in self.fields:
+            if kind in POINTER_KINDS:
+                args[offset : offset + 8] = memory[name].address.to_bytes(8, "little")
+        n_tasks = self._run(args, n_threads, order, seed)
+        for name, _, kind in self.fields:
+            if kind not in POINTER_KINDS or name in (aliases or {}):
+                continue
+            assert memory[name].is_intact(), f"{self.name} wrote before {name}"
+            raw = given[name].reshape(-1).view(np.uint8)
+            if kind == 0 and name not in (aliases or {}).values():
+                assert (raw[: extents[name]] == memory[name].bytes).all(), f"{self.name} wrote into {name}"
+            else:
+                raw[: extents[name]] = memory[name].bytes
+        return n_tasks
+
+    def _run(self, args: bytearray, n_threads: int, order: str, seed: int) -> int:
+        buffer = (ctypes.c_char * len(args)).from_buffer(args)
+        address = ctypes.addressof(buffer)
+        n_tasks = int(self.entry.n_tasks(address, n_threads))
+        tasks = list(range(n_tasks))
+        if order == "shuffled":
+            random.Random(seed).shuffle(tasks)
+        run: Callable[[int], None] = lambda task: self.entry.run(address, task, n_tasks)  # noqa: E731
+        if order == "threads":
+            with ThreadPoolExecutor(3) as pool:
+                list(pool.map(run, tasks))
+        else:
+            for task in tasks:
+                run(task)
+        return n_tasks
+
+
+@dataclass(frozen=True)
+class Library:
+    """A kernel library and its kernels by name."""
+
+    target: str
+    kernels: dict[str, Kernel]
+
+    def __getitem__(self, name: str) -> Kernel:
+        return self.kernels[name]
+
+
+def _library_path(target: str) -> Path:
+    return libraries.runtime_library().with_name(f"libhelios_kernels.{target}.so")
+
+
+@functools.cache
+def load(target: str) -> Library:
+    """The library for a target, once."""
+    get_table = ctypes.CDLL(str(_library_path(target))).helios_kernel_library
+    get_table.argtypes = ()
+    get_table.restype = POINTER(_Library)
+    table = get_table().contents
+    kernels = {}
+    for entry in table.kernels[: table.n_kernels]:
+        fields = tuple((f.name.decode(), f.offset, f.kind) for f in entry.fields[: entry.n_fields])
+        kernels[entry.name.decode()] = Kernel(entry.name.decode(), entry, fields)
+    return Library(table.target.decode(), kernels)
+
+
+def _processor_flags() -> set[str]:
+    text = Path("/proc/cpuinfo").read_text()
+    lines = [line for line in text.splitlines() if line.startswith(("flags", "Features"))]
+    return set(lines[0].split(":", 1)[1].split()) if lines else set()
+
+
+def runnable_targets() -> list[str]:
+    """Targets that are built and that this processor can run."""
+    flags = _processor_flags()
+    return [target for target, needs in NEEDS.items() if needs <= flags and _library_path(target).is_file()]
+
+
+on_every_target = pytest.mark.parametrize("library", [pytest.param(load(t), id=t) for t in runnable_targets()])
+
+
+def int32(*values: int) -> np.ndarray:
+    """An int32 array of these."""
+    return np.array(values, np.int32)
+
+
+def counts(n_rows: int, n_lanes: int = 0, n_samples: int = 0) -> np.ndarray:
+    """The `counts` words of kernels.h."""
+    return int32(n_rows, n_lanes, n_samples, 0)

@@ -1,0 +1,201 @@
+"""attention, and attention_split with attention_merge, over paged keys and values."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests.kernels.harness import REFUSED, Library, counts, int32, on_every_target
+from tests.kernels.paged import Cache
+
+SHAPES = [(9, 3, 64), (4, 4, 32), (8, 1, 8), (14, 2, 40), (2, 1, 256)]  # query heads, KV heads, head dimension
+
+
+def expected_attention(cache: Cache, q: np.ndarray, positions: np.ndarray, slots: np.ndarray) -> np.ndarray:
+    """q [rows, heads, head_dim], already scaled; float64."""
+    out = np.zeros(q.shape)
+    share = q.shape[1] // cache.n_kv_heads
+    for i, (position, slot) in enumerate(zip(positions, slots, strict=True)):
+        pairs = [cache.read(slot, p) for p in range(position + 1)]
+        k, v = (
+            np.stack([pair[j] for pair in pairs]).astype(np.float64) for j in (0, 1)
+        )  # [positions, kv heads, head_dim]
+        for h in range(q.shape[1]):
+            scores = k[:, h // share] @ q[i, h].astype(np.float64)
+            weights = np.exp(scores - scores.max())
+            out[i, h] = weights @ v[:, h // share] / weights.sum()
+    return out
+
+
+def qkv_of(q: np.ndarray, n_kv_heads: int) -> np.ndarray:
+    padding = np.full((len(q), 2 * n_kv_heads, q.shape[2]), np.nan, np.float32)
+    return np.concatenate([q, padding], axis=1)
+
+
+def run_whole(
+    library: Library, cache: Cache, q: np.ndarray, positions: np.ndarray, slots: np.ndarray, n_rows: int, **how: Any
+) -> np.ndarray:
+    out = np.full(q.shape, 7, np.float32)
+    library["attention.1"].launch(
+        counts=counts(n_rows),
+        row_position=positions,
+        row_slot=slots,
+        qkv=qkv_of(q, cache.n_kv_heads),
+        out=out,
+        rows_capacity=len(q),
+        n_heads=q.shape[1],
+        **cache.arguments(),
+        **how,
+    )
+    return out
+
+
+def run_split(
+    library: Library, cache: Cache, q: np.ndarray, positions: np.ndarray, slots: np.ndarray, n_rows: int, **how: Any
+) -> np.ndarray:
+    out = np.full(q.shape, 7, np.float32)
+    max_segments = -(-cache.pages_per_slot * 16 // 256)
+    partials = np.full((len(q), q.shape[1], max_segments, q.shape[2] + 2), np.nan, np.float32)
+    library["attention_split.1"].launch(
+        counts=counts(n_rows),
+        row_position=positions,
+        row_slot=slots,
+        qkv=qkv_of(q, cache.n_kv_heads),
+        partials=partials,
+        rows_capacity=len(q),
+        n_heads=q.shape[1],
+        max_segments=max_segments,
+        **cache.arguments(),
+        **how,
+    )
+    library["attention_merge.1"].launch(
+        counts=counts(n_rows),
+        row_position=positions,
+        partials=partials,
+        out=out,
+        rows_capacity=len(q),
+        n_heads=q.shape[1],
+        head_dim=q.shape[2],
+        max_segments=max_segments,
+        **how,
+    )
+    return out
+
+
+def random_case(
+    n_heads: int, n_kv_heads: int, head_dim: int, positions: list[int]
+) -> tuple[Cache, np.ndarray, np.ndarray, np.ndarray]:
+    rng = np.random.default_rng(1)
+    cache = Cache(n_slots=2, pages_per_slot=max(positions) // 16 + 1, n_kv_heads=n_kv_heads, head_dim=head_dim, rng=rng)
+    q = rng.standard_normal((len(positions), n_heads, head_dim)).astype(np.float32) / np.float32(head_dim**0.5) * 2
+    return cache, q, np.array(positions, np.int32), rng.integers(0, 2, len(positions)).astype(np.int32)
+
+
+@on_every_target
+@pytest.mark.parametrize("shape", SHAPES)
+def test_both_ways_agree_with_float64_and_with_each_other(library: Library, shape: tuple[int, int, int]) -> None:
+    cache, q, positions, slots = random_case(*shape, [0, 1, 15, 16, 100, 255, 256, 300, 511, 512, 777])
+    whole = run_whole(library, cache, q, positions, slots, len(q))
+    np.testing.assert_allclose(whole, expected_attention(cache, q, positions, slots), atol=3e-6)
+    split = run_split(library, cache, q, positions, slots, len(q))
+    np.testing.assert_array_equal(split.view(np.uint32), whole.view(np.uint32))
+
+
+@on_every_target
+@pytest.mark.parametrize("run", [run_whole, run_split])
+def test_a_row_has_the_same_bits_in_every_batch_and_order(library: Library, run: Any) -> None:
+    cache, q, positions, slots = random_case(6, 2, 64, [int(p) for p in np.random.default_rng(2).integers(0, 600, 40)])
+    together = run(library, cache, q, positions, slots, 40)
+    for how in ({"order": "shuffled"}, {"order": "threads", "n_threads": 3}, {"n_threads": 64}):
+        np.testing.assert_array_equal(run(library, cache, q, positions, slots, 40, **how), together)
+    for n_rows in (1, 2, 3, 5, 17):
+        some = run(library, cache, q, positions, slots, n_rows)
+        np.testing.assert_array_equal(some[:n_rows], together[:n_rows])
+        assert (some[n_rows:] == 7).all()
+    for i in range(0, 40, 7):
+        one = slice(i, i + 1)
+        np.testing.assert_array_equal(run(library, cache, q[one], positions[one], slots[one], 1), together[one])
+
+
+@on_every_target
+def test_rows_of_one_prompt_have_the_bits_of_single_steps(library: Library) -> None:
+    n = 290
+    cache, q, positions, _ = random_case(6, 2, 32, list(range(n)))
+    slots = np.zeros(n, np.int32)
+    together = run_whole(library, cache, q, positions, slots, n)
+    for i in (0, 1, 2, 3, 16, 17, 254, 255, 256, 257, 289):
+        one = slice(i, i + 1)
+        np.testing.assert_array_equal(run_split(library, cache, q[one], positions[one], slots[one], 1), together[one])
+    for first in (3, 64, 255):
+        rest = slice(first, n)
+        np.testing.assert_array_equal(
+            run_whole(library, cache, q[rest], positions[rest], slots[rest], n - first), together[rest]
+        )
+
+
+@on_every_target
+def test_extreme_scores_are_finite(library: Library) -> None:
+    cache, q, positions, slots = random_case(2, 1, 8, [300])
+    for scale in (0.0, 1e6, 1e20):
+        out = run_whole(library, cache, q * np.float32(scale), positions, slots, 1)
+        assert np.isfinite(out).all()
+
+
+@on_every_target
+def test_nan_stays_in_its_row(library: Library) -> None:
+    cache, q, positions, slots = random_case(6, 2, 64, [40, 300, 20])
+    clean = run_whole(library, cache, q, positions, slots, 3)
+    q[1, 2, 5] = np.nan
+    for run in (run_whole, run_split):
+        out = run(library, cache, q, positions, slots, 3)
+        np.testing.assert_array_equal(out[[0, 2]], clean[[0, 2]])
+        assert np.isnan(out[1, 2]).all()
+        np.testing.assert_array_equal(out[1, 3:], clean[1, 3:])
+
+
+@on_every_target
+def test_impossible_rows_touch_nothing_outside(library: Library) -> None:
+    cache, q, _, _ = random_case(6, 2, 32, [300] * 9)
+    cache.page_table[1, 3] = cache.n_pages
+    cache.page_table[1, 17] = -1
+    positions = int32(-1, -(2**31), 2**31 - 1, 304, 10, 10, 10, 300, 300)
+    slots = int32(0, 0, 0, 0, -1, 2, 2**31 - 1, 1, 0)
+    for run in (run_whole, run_split):
+        out = run(library, cache, q, positions, slots, 2**31 - 1)
+        assert (out[:3] == 7).all()
+        assert np.isfinite(out[4:7]).all()
+        assert (out[7] == 0).all(), "both of its segments hold a bad page"
+        np.testing.assert_allclose(out[8:], expected_attention(cache, q[8:], positions[8:], slots[8:]), atol=3e-6)
+
+
+@on_every_target
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"max_segments": 0},
+        {"max_segments": -1},
+        {"head_dim": 12},
+        {"head_dim": 264},
+        {"n_heads": 0},
+        {"n_heads": 2**31 - 2},
+    ],
+)
+def test_senseless_scalars_are_refused(library: Library, wrong: dict[str, int]) -> None:
+    good = {
+        "rows_capacity": 2,
+        "n_slots": 2,
+        "pages_per_slot": 2,
+        "n_pages": 4,
+        "page_stride": 4096,
+        "n_heads": 4,
+        "n_kv_heads": 1,
+        "head_dim": 32,
+        "max_segments": 2,
+    }
+    for name in ("attention.1", "attention_split.1", "attention_merge.1"):
+        names = {field for field, _, kind in library[name].fields if kind > 2}
+        if wrong.keys() <= names:
+            assert REFUSED not in library[name].extents(**{key: good[key] for key in names}).values()
+            assert set(library[name].extents(**{key: (good | wrong)[key] for key in names}).values()) == {REFUSED}
