@@ -65,7 +65,7 @@ def round_values(geometry: ServingGeometry) -> list[HostValue]:
             "page_updates",
             pb.VALUE_SOURCE_PAGE_TABLE_UPDATES,
             pb.INDEXING_ACTIVE_ROW,
-            lanes * geometry.pages_per_slot,
+            geometry.max_page_updates,
             2,
         ),
         HostValue("mask", pb.VALUE_SOURCE_GRAMMAR_MASK, pb.INDEXING_ACTIVE_ROW, lanes, geometry.mask_words, unsigned),

@@ -39,6 +39,11 @@ class ServingGeometry:
         return -(-self.context_tokens // PAGE_TOKENS)
 
     @property
+    def max_page_updates(self) -> int:
+        """New page-table entries of one round: those that its rows can begin, or all at once for restored prefixes."""
+        return self.concurrency + max(self.prefill_tokens // PAGE_TOKENS, self.concurrency * self.pages_per_slot)
+
+    @property
     def max_segments(self) -> int:
         return -(-self.context_tokens // SEGMENT_TOKENS)
 
