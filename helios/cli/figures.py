@@ -97,8 +97,8 @@ def ratios(product: Rounds, peer: Rounds) -> dict[str, Spread]:
     """Round-by-round ratio of each figure that both have, more being better for the product."""
     result = {}
     for figure in FIGURES:
-        pairs = list(zip(product.get(figure.name, ()), peer.get(figure.name, ()), strict=True))
-        if pairs:
+        if figure.name in product and figure.name in peer:
+            pairs = zip(product[figure.name], peer[figure.name], strict=True)
             result[figure.name] = Spread.of(
                 [ours / theirs if figure.is_more_better else theirs / ours for ours, theirs in pairs]
             )

@@ -19,9 +19,10 @@ Piece = tuple[int, bytes]  # (received at, nanoseconds; the bytes)
 
 @dataclass(frozen=True, slots=True)
 class Timeline:
-    """One answered request. `event_ns` has one time for each event that carried text; a server may put several tokens in one.
+    """One answered request. `n_prompt_tokens` and `n_output_tokens` are the server's own count (`usage`).
 
-    `n_prompt_tokens` and `n_output_tokens` are the server's own count (`usage`).
+    `event_ns` has one time for each event that carried text, of one token or several; an answer without any text has the
+    time of its end.
     """
 
     started_ns: int
@@ -121,8 +122,10 @@ def _timeline(started_ns: int, body: bytes, arrivals: _Arrivals) -> Timeline:
             if "error" in event:
                 raise RemoteError(f"the server ended the stream with an error: {event['error']}")
             usage = event.get("usage") or usage
-            piece = "".join(choice.get("delta", {}).get("content") or "" for choice in event.get("choices", ()))
-            if piece:
+            choices = event.get("choices", ())
+            piece = "".join(choice.get("delta", {}).get("content") or "" for choice in choices)
+            is_finish = any(choice.get("finish_reason") for choice in choices)
+            if piece or (is_finish and not event_ns):
                 event_ns.append(arrivals.at(position))
                 text.append(piece)
     if not is_done or usage is None or not event_ns:

@@ -64,6 +64,7 @@ class Workload:
             "messages": [{"role": "system", "content": words}, {"role": "user", "content": TASK}],
             "max_tokens": n_new_tokens,
             "temperature": 0,
+            "ignore_eos": True,
             "stream": True,
             "stream_options": {"include_usage": True},
         }

@@ -30,6 +30,7 @@ MAX_ACTIVE = 8
 CONCURRENCY = 20
 QUEUE_CAPACITY = 10  # fewer than the clients, so that some are refused for lack of room
 PROBE_EVERY = 250
+BUSY_RETRY_S = 0.2
 SETTLE_TIMEOUT_S = 20.0
 
 
@@ -41,6 +42,7 @@ class Soak:
     pid: int | None
     seed: int
     n_requests: int
+    n_busy: int = 0
     outcomes: Counter[str] = field(default_factory=Counter)
     faults: list[str] = field(default_factory=list)
     resources: list[Resources] = field(default_factory=list)  # before, after a quarter, at the end
@@ -78,7 +80,10 @@ class Soak:
 
         async def work() -> None:
             for index in waiting:
-                outcome = await send(self.endpoint, random_shape(self.seed, index, self.model, CONTEXT_TOKENS))
+                shape = random_shape(self.seed, index, self.model, CONTEXT_TOKENS)
+                while (outcome := await send(self.endpoint, shape)).kind == "busy":
+                    self.n_busy += 1
+                    await asyncio.sleep(BUSY_RETRY_S)
                 self.outcomes[outcome.kind] += 1
                 if outcome.fault:
                     self.faults.append(f"request {index}: {outcome.fault}")
@@ -141,7 +146,8 @@ def main() -> int:
     counts = ", ".join(f"{count:,} {kind}" for kind, count in sorted(soak.outcomes.items()))
     verdict = f"FAILED with {len(soak.faults)} faults" if soak.faults else "ok"
     print(
-        f"soak: {arguments.requests:,} requests, seed {arguments.seed}, {time.monotonic() - began_s:.0f} s: {counts}: {verdict}"
+        f"soak: {arguments.requests:,} requests, seed {arguments.seed}, {time.monotonic() - began_s:.0f} s: {counts}, "
+        f"{soak.n_busy:,} times busy: {verdict}"
     )
     return 1 if soak.faults else 0
 
