@@ -169,6 +169,7 @@ def _build(project: Project, compiler: Compiler, objects: dict[Library, list[Pat
             pool.shutdown(cancel_futures=True)
             raise
     for library, paths in objects.items():
+        progress.show(f"linking {library.path.name}")
         _link(project, compiler, library, paths)
     _forget_old_objects({path for paths in objects.values() for path in paths})
     return f"{len(objects)} libraries, {len(missing)} sources compiled by {compiler.command[-1]}"
