@@ -89,6 +89,8 @@ def test_an_event_says_whether_it_was_passed(device: Device, log: BoundBuffer) -
     with device.new_event() as event:
         assert event.is_done()
         event.synchronize()
+        event.record(device.stream)
+        event.synchronize()
         graph = appending(device, log, 1, sleep_ms=40)
         graph.launch(device.stream)
         event.record(device.stream)

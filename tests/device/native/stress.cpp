@@ -34,6 +34,10 @@ void stress_pool(int n_threads) {
     if (n_tasks % 100 == 0) std::this_thread::sleep_for(std::chrono::milliseconds(1));
   }
   for (int task = 0; task < 1000; task++) REQUIRE(n_runs[task] == 1000 - task);
+  // Short phases without a pause: a worker meets the next phase before it has looked for news of it.
+  const int n_phases = 20000;
+  for (int phase = 0; phase < n_phases; phase++) pool.run_phase(mark, &args, 2);
+  REQUIRE(n_runs[0] == 1000 + n_phases && n_runs[1] == 999 + n_phases);
 }
 
 struct CountArgs {
