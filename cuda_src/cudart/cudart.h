@@ -1,6 +1,6 @@
-// The subset of the CUDA 13 runtime ABI that serving needs: same names, signatures, numbers and struct layouts as the real
-// libcudart, so that one table of ctypes signatures drives both. `helios/device/cudart.py` holds that table, and a test
-// compares it with this file. Functions whose names begin with `heliosHost` exist only in the host library.
+// The subset of the CUDA 13 runtime ABI that serving needs: same names, signatures, numbers and struct layouts as the
+// real libcudart, so that one table of ctypes signatures drives both. `helios/device/cudart.py` holds that table, and a
+// test compares it with this file. Functions whose names begin with `heliosHost` exist only in the host library.
 #pragma once
 #include <stddef.h>
 #include <stdint.h>
@@ -35,8 +35,8 @@ typedef enum {
   cudaDevAttrMaxThreadsPerBlock = 1,
   cudaDevAttrMaxSharedMemoryPerBlock = 8,
   cudaDevAttrWarpSize = 10,
-  cudaDevAttrMultiProcessorCount = 16,        // host: worker threads of the device
-  cudaDevAttrComputeCapabilityMajor = 75,     // host: 1 x86-64, 3 x86-64-v3, 4 x86-64-v4 with VNNI, 8 aarch64
+  cudaDevAttrMultiProcessorCount = 16,     // host: worker threads of the device
+  cudaDevAttrComputeCapabilityMajor = 75,  // host: 1 x86-64, 3 x86-64-v3, 4 x86-64-v4 with VNNI, 8 aarch64
   cudaDevAttrComputeCapabilityMinor = 76,
   cudaDevAttrMaxSharedMemoryPerBlockOptin = 97,
 } cudaDeviceAttr;
@@ -101,7 +101,8 @@ HELIOS_API cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned 
 HELIOS_API cudaError_t cudaStreamDestroy(cudaStream_t stream);
 HELIOS_API cudaError_t cudaStreamSynchronize(cudaStream_t stream);
 HELIOS_API cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned int flags);
-HELIOS_API cudaError_t cudaMemcpyAsync(void* dst, const void* src, size_t nbytes, cudaMemcpyKind kind, cudaStream_t stream);
+HELIOS_API cudaError_t cudaMemcpyAsync(void* dst, const void* src, size_t nbytes, cudaMemcpyKind kind,
+                                       cudaStream_t stream);
 HELIOS_API cudaError_t cudaMemsetAsync(void* dst, int value, size_t nbytes, cudaStream_t stream);
 
 // Events (event.cpp)
@@ -112,9 +113,9 @@ HELIOS_API cudaError_t cudaEventQuery(cudaEvent_t event);
 HELIOS_API cudaError_t cudaEventSynchronize(cudaEvent_t event);
 
 // Kernel libraries (library.cpp)
-HELIOS_API cudaError_t cudaLibraryLoadFromFile(cudaLibrary_t* library, const char* path, void* jit_options, void** jit_values,
-                                               unsigned int n_jit_options, void* library_options, void** library_values,
-                                               unsigned int n_library_options);
+HELIOS_API cudaError_t cudaLibraryLoadFromFile(cudaLibrary_t* library, const char* path, void* jit_options,
+                                               void** jit_values, unsigned int n_jit_options, void* library_options,
+                                               void** library_values, unsigned int n_library_options);
 HELIOS_API cudaError_t cudaLibraryUnload(cudaLibrary_t library);
 HELIOS_API cudaError_t cudaLibraryGetKernel(cudaKernel_t* kernel, cudaLibrary_t library, const char* name);
 HELIOS_API cudaError_t cudaFuncGetParamInfo(const void* function, size_t index, size_t* offset, size_t* nbytes);
@@ -123,13 +124,15 @@ HELIOS_API cudaError_t cudaFuncSetAttribute(const void* function, cudaFuncAttrib
 // Graphs (graph.cpp)
 HELIOS_API cudaError_t cudaGraphCreate(cudaGraph_t* graph, unsigned int flags);
 HELIOS_API cudaError_t cudaGraphDestroy(cudaGraph_t graph);
-HELIOS_API cudaError_t cudaGraphAddKernelNode(cudaGraphNode_t* node, cudaGraph_t graph, const cudaGraphNode_t* dependencies,
-                                              size_t n_dependencies, const cudaKernelNodeParams* params);
+HELIOS_API cudaError_t cudaGraphAddKernelNode(cudaGraphNode_t* node, cudaGraph_t graph,
+                                              const cudaGraphNode_t* dependencies, size_t n_dependencies,
+                                              const cudaKernelNodeParams* params);
 HELIOS_API cudaError_t cudaGraphAddMemcpyNode1D(cudaGraphNode_t* node, cudaGraph_t graph,
                                                 const cudaGraphNode_t* dependencies, size_t n_dependencies, void* dst,
                                                 const void* src, size_t nbytes, cudaMemcpyKind kind);
-HELIOS_API cudaError_t cudaGraphAddMemsetNode(cudaGraphNode_t* node, cudaGraph_t graph, const cudaGraphNode_t* dependencies,
-                                              size_t n_dependencies, const cudaMemsetParams* params);
+HELIOS_API cudaError_t cudaGraphAddMemsetNode(cudaGraphNode_t* node, cudaGraph_t graph,
+                                              const cudaGraphNode_t* dependencies, size_t n_dependencies,
+                                              const cudaMemsetParams* params);
 HELIOS_API cudaError_t cudaGraphInstantiate(cudaGraphExec_t* exec, cudaGraph_t graph, unsigned long long flags);
 HELIOS_API cudaError_t cudaGraphUpload(cudaGraphExec_t exec, cudaStream_t stream);
 HELIOS_API cudaError_t cudaGraphLaunch(cudaGraphExec_t exec, cudaStream_t stream);

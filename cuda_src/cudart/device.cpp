@@ -1,6 +1,6 @@
 // Device count, attributes, the instruction set that kernels may use, and the launch of one kernel on a device's pool.
-// HELIOS_HOST_DEVICES=n shows n devices that share the machine. Devices live until the process ends, so that threads which
-// outlive main() find them; fork() is not supported once a stream exists, as with CUDA.
+// HELIOS_HOST_DEVICES=n shows n devices that share the machine. Devices live until the process ends, so that threads
+// which outlive main() find them; fork() is not supported once a stream exists, as with CUDA.
 #include "device.h"
 
 #include <stdlib.h>
@@ -28,8 +28,8 @@ std::array<HostDevice, max_devices>& devices() {
 
 int instruction_set_level() {
 #if defined(__x86_64__)
-  const bool has_v3 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("f16c") &&
-                      __builtin_cpu_supports("bmi") && __builtin_cpu_supports("bmi2");
+  const bool has_v3 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
+                      __builtin_cpu_supports("f16c") && __builtin_cpu_supports("bmi") && __builtin_cpu_supports("bmi2");
   const bool has_v4 = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
                       __builtin_cpu_supports("avx512cd") && __builtin_cpu_supports("avx512dq") &&
                       __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512vnni");
@@ -127,20 +127,37 @@ cudaError_t cudaGetDevice(int* device) {
 }
 
 // How a host thread waits: this library always blocks (cudaDeviceScheduleBlockingSync), whatever is asked for.
-cudaError_t cudaSetDeviceFlags(unsigned int flags) { return report(flags > 0xff ? cudaErrorInvalidValue : cudaSuccess); }
+cudaError_t cudaSetDeviceFlags(unsigned int flags) {
+  return report(flags > 0xff ? cudaErrorInvalidValue : cudaSuccess);
+}
 
 cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int device) {
   if (device < 0 || device >= n_devices()) return report(cudaErrorInvalidDevice);
   if (!value) return report(cudaErrorInvalidValue);
   switch (attribute) {
-    case cudaDevAttrMaxThreadsPerBlock: *value = 1024; break;
-    case cudaDevAttrMaxSharedMemoryPerBlock: *value = 48 * 1024; break;
-    case cudaDevAttrMaxSharedMemoryPerBlockOptin: *value = 227 * 1024; break;
-    case cudaDevAttrWarpSize: *value = 32; break;
-    case cudaDevAttrMultiProcessorCount: *value = devices()[device].n_threads(); break;
-    case cudaDevAttrComputeCapabilityMajor: *value = instruction_set_level(); break;
-    case cudaDevAttrComputeCapabilityMinor: *value = 0; break;
-    default: return report(cudaErrorInvalidValue);
+    case cudaDevAttrMaxThreadsPerBlock:
+      *value = 1024;
+      break;
+    case cudaDevAttrMaxSharedMemoryPerBlock:
+      *value = 48 * 1024;
+      break;
+    case cudaDevAttrMaxSharedMemoryPerBlockOptin:
+      *value = 227 * 1024;
+      break;
+    case cudaDevAttrWarpSize:
+      *value = 32;
+      break;
+    case cudaDevAttrMultiProcessorCount:
+      *value = devices()[device].n_threads();
+      break;
+    case cudaDevAttrComputeCapabilityMajor:
+      *value = instruction_set_level();
+      break;
+    case cudaDevAttrComputeCapabilityMinor:
+      *value = 0;
+      break;
+    default:
+      return report(cudaErrorInvalidValue);
   }
   return report(cudaSuccess);
 }

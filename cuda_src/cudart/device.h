@@ -1,6 +1,6 @@
 // The devices that this process shows: a worker pool each, and the streams that are open on them.
-// A device knows no graph and no memory. Its pool exists from the first launch that needs it until the device's last stream
-// closes, and only one phase runs on it at a time.
+// A device knows no graph and no memory. Its pool exists from the first launch that needs it until the device's last
+// stream closes, and only one phase runs on it at a time.
 #pragma once
 #include <atomic>
 #include <memory>

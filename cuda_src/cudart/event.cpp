@@ -1,6 +1,6 @@
 // Event handles, recording, asking and waiting.
-// It measures no time: every event is a cudaEventDisableTiming one. An event that was never recorded counts as complete, as in
-// CUDA, and destroying an event disturbs nobody who already waits for it.
+// It measures no time: every event is a cudaEventDisableTiming one. An event that was never recorded counts as
+// complete, as in CUDA, and destroying an event disturbs nobody who already waits for it.
 #include "event.h"
 
 #include "error.h"
@@ -35,7 +35,8 @@ using namespace helios;
 
 cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned int flags) {
   const unsigned int blocking_sync = 1, disable_timing = 2;
-  if (!event || flags & ~(blocking_sync | disable_timing) || !(flags & disable_timing)) return report(cudaErrorInvalidValue);
+  if (!event || flags & ~(blocking_sync | disable_timing) || !(flags & disable_timing))
+    return report(cudaErrorInvalidValue);
   *event = events().add<cudaEvent_t>(std::make_shared<Event>());
   return report(cudaSuccess);
 }

@@ -1,6 +1,6 @@
 // Builds, checks, instantiates and launches graphs.
-// It knows no program names. Argument structs are copied when a node is added, addresses are checked then and again at a launch
-// after any memory was freed, so a node never touches memory that is not allocated.
+// It knows no program names. Argument structs are copied when a node is added, addresses are checked then and again at
+// a launch after any memory was freed, so a node never touches memory that is not allocated.
 #include "graph.h"
 
 #include <string.h>
@@ -61,13 +61,15 @@ cudaError_t run_work(const FillWork& work, HostDevice&) {
 
 bool is_launchable(const cudaKernelNodeParams& params, const Kernel& kernel) {
   const dim3 &grid = params.gridDim, &block = params.blockDim;
-  const bool is_grid_valid = grid.x >= 1 && grid.x <= INT32_MAX && grid.y >= 1 && grid.y <= 65535 && grid.z >= 1 && grid.z <= 65535;
-  const bool is_block_valid = block.x >= 1 && block.x <= 1024 && block.y >= 1 && block.y <= 1024 && block.z >= 1 && block.z <= 64 &&
-                              block.x * block.y * block.z <= 1024;
+  const bool is_grid_valid =
+      grid.x >= 1 && grid.x <= INT32_MAX && grid.y >= 1 && grid.y <= 65535 && grid.z >= 1 && grid.z <= 65535;
+  const bool is_block_valid = block.x >= 1 && block.x <= 1024 && block.y >= 1 && block.y <= 1024 && block.z >= 1 &&
+                              block.z <= 64 && block.x * block.y * block.z <= 1024;
   return is_grid_valid && is_block_valid && params.sharedMemBytes <= unsigned(kernel.max_dynamic_shared_nbytes);
 }
 
-cudaError_t add_node(cudaGraphNode_t* node, cudaGraph_t graph, const cudaGraphNode_t* dependencies, size_t n_dependencies, Work work) {
+cudaError_t add_node(cudaGraphNode_t* node, cudaGraph_t graph, const cudaGraphNode_t* dependencies,
+                     size_t n_dependencies, Work work) {
   const std::shared_ptr<Graph> found = graphs().find(graph);
   if (!found) return cudaErrorInvalidResourceHandle;
   if (!node || (n_dependencies != 0 && !dependencies)) return cudaErrorInvalidValue;
@@ -122,7 +124,8 @@ cudaError_t cudaGraphDestroy(cudaGraph_t graph) {
 
 cudaError_t cudaGraphAddKernelNode(cudaGraphNode_t* node, cudaGraph_t graph, const cudaGraphNode_t* dependencies,
                                    size_t n_dependencies, const cudaKernelNodeParams* params) {
-  if (!params || !params->kernelParams || !params->kernelParams[0] || params->extra) return report(cudaErrorInvalidValue);
+  if (!params || !params->kernelParams || !params->kernelParams[0] || params->extra)
+    return report(cudaErrorInvalidValue);
   const std::shared_ptr<Kernel> kernel = find_kernel(params->func);
   if (!kernel) return report(cudaErrorInvalidDeviceFunction);
   if (!is_launchable(*params, *kernel)) return report(cudaErrorInvalidValue);
@@ -132,14 +135,16 @@ cudaError_t cudaGraphAddKernelNode(cudaGraphNode_t* node, cudaGraph_t graph, con
 }
 
 cudaError_t cudaGraphAddMemcpyNode1D(cudaGraphNode_t* node, cudaGraph_t graph, const cudaGraphNode_t* dependencies,
-                                     size_t n_dependencies, void* dst, const void* src, size_t nbytes, cudaMemcpyKind kind) {
+                                     size_t n_dependencies, void* dst, const void* src, size_t nbytes,
+                                     cudaMemcpyKind kind) {
   if (nbytes == 0) return report(cudaErrorInvalidValue);
   return report(add_node(node, graph, dependencies, n_dependencies, CopyWork{dst, src, nbytes, kind}));
 }
 
 cudaError_t cudaGraphAddMemsetNode(cudaGraphNode_t* node, cudaGraph_t graph, const cudaGraphNode_t* dependencies,
                                    size_t n_dependencies, const cudaMemsetParams* params) {
-  const bool is_byte_fill = params && params->elementSize == 1 && params->height == 1 && params->width != 0 && params->value <= 255;
+  const bool is_byte_fill =
+      params && params->elementSize == 1 && params->height == 1 && params->width != 0 && params->value <= 255;
   if (!is_byte_fill) return report(cudaErrorInvalidValue);
   const FillWork work{params->dst, static_cast<unsigned char>(params->value), params->width};
   return report(add_node(node, graph, dependencies, n_dependencies, work));

@@ -1,6 +1,6 @@
 // Graphs of kernel launches, copies and fills, and their executable copies.
-// It knows no Python and no program. A node may depend only on nodes that are already in its graph, so a graph has no cycles
-// and the order of insertion is a topological order, which is the order in which an executable walks it.
+// It knows no Python and no program. A node may depend only on nodes that are already in its graph, so a graph has no
+// cycles and the order of insertion is a topological order, which is the order in which an executable walks it.
 #pragma once
 #include <atomic>
 #include <memory>

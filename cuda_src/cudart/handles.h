@@ -1,6 +1,6 @@
 // Tables from opaque handles to shared objects.
-// A table knows nothing about what it holds. Handles come from one process-wide counter and are never reused, so a destroyed
-// handle, or a handle of another kind, is always recognised as unknown.
+// A table knows nothing about what it holds. Handles come from one process-wide counter and are never reused, so a
+// destroyed handle, or a handle of another kind, is always recognised as unknown.
 #pragma once
 #include <atomic>
 #include <cstdint>

@@ -1,5 +1,6 @@
 // Opens kernel libraries, finds kernels by name, and describes their one argument.
-// It runs nothing. Only a shared object that exports a table of our ABI number, with complete host entries, is accepted.
+// It runs nothing. Only a shared object that exports a table of our ABI number, with complete host entries, is
+// accepted.
 #include "library.h"
 
 #include <dlfcn.h>
@@ -51,8 +52,8 @@ std::shared_ptr<Kernel> find_kernel(const void* kernel) { return kernels().find(
 
 using namespace helios;
 
-cudaError_t cudaLibraryLoadFromFile(cudaLibrary_t* library, const char* path, void*, void**, unsigned int n_jit_options, void*,
-                                    void**, unsigned int n_library_options) {
+cudaError_t cudaLibraryLoadFromFile(cudaLibrary_t* library, const char* path, void*, void**, unsigned int n_jit_options,
+                                    void*, void**, unsigned int n_library_options) {
   if (!library || !path || n_jit_options != 0 || n_library_options != 0) return report(cudaErrorInvalidValue);
   void* shared_object = dlopen(path, RTLD_NOW | RTLD_LOCAL);
   if (!shared_object) return report(cudaErrorFileNotFound);
@@ -101,7 +102,8 @@ cudaError_t cudaFuncGetParamInfo(const void* function, size_t index, size_t* off
 cudaError_t cudaFuncSetAttribute(const void* function, cudaFuncAttribute attribute, int value) {
   const std::shared_ptr<Kernel> kernel = find_kernel(function);
   if (!kernel) return report(cudaErrorInvalidDeviceFunction);
-  const bool is_acceptable = attribute == cudaFuncAttributeMaxDynamicSharedMemorySize && value >= 0 && value <= 227 * 1024;
+  const bool is_acceptable =
+      attribute == cudaFuncAttributeMaxDynamicSharedMemorySize && value >= 0 && value <= 227 * 1024;
   if (!is_acceptable) return report(cudaErrorInvalidValue);
   kernel->max_dynamic_shared_nbytes = value;
   return report(cudaSuccess);

@@ -1,6 +1,6 @@
 // Reads affinity, /proc and the control groups.
-// It keeps no state: each call reads the files again, which takes some tens of microseconds. An unreadable or absent file
-// means no limit from that side.
+// It keeps no state: each call reads the files again, which takes some tens of microseconds. An unreadable or absent
+// file means no limit from that side.
 #include "limits.h"
 
 #include <sched.h>
@@ -71,7 +71,8 @@ uint64_t cpu_quota() {
     double quota_us = 0, period_us = 0;
     const std::string unified = read_text(folder + "/cpu.max");
     if (sscanf(unified.c_str(), "%lf %lf", &quota_us, &period_us) != 2) {
-      const std::string quota = read_text(folder + "/cpu.cfs_quota_us"), period = read_text(folder + "/cpu.cfs_period_us");
+      const std::string quota = read_text(folder + "/cpu.cfs_quota_us"),
+                        period = read_text(folder + "/cpu.cfs_period_us");
       if (sscanf(quota.c_str(), "%lf", &quota_us) != 1 || sscanf(period.c_str(), "%lf", &period_us) != 1) continue;
     }
     if (quota_us > 0 && period_us > 0) quota_cpus = std::min(quota_cpus, quota_us / period_us);
@@ -85,7 +86,8 @@ int usable_cpus() {
   cpu_set_t allowed;
   CPU_ZERO(&allowed);
   const long n_online = sysconf(_SC_NPROCESSORS_ONLN);
-  const int n_allowed = sched_getaffinity(0, sizeof allowed, &allowed) == 0 ? CPU_COUNT(&allowed) : static_cast<int>(n_online);
+  const int n_allowed =
+      sched_getaffinity(0, sizeof allowed, &allowed) == 0 ? CPU_COUNT(&allowed) : static_cast<int>(n_online);
   return static_cast<int>(std::max<uint64_t>(1, std::min<uint64_t>(n_allowed, cpu_quota())));
 }
 

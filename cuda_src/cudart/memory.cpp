@@ -1,6 +1,6 @@
 // Device and pinned memory: both are ordinary zeroed memory here, kept apart only by the book that says which is which.
-// It knows no contents. An allocation is refused, rather than granted and killed for later, when the machine and the control
-// group have no room for it; freeing waits until no stream can still use the memory.
+// It knows no contents. An allocation is refused, rather than granted and killed for later, when the machine and the
+// control group have no room for it; freeing waits until no stream can still use the memory.
 #include "memory.h"
 
 #include <stdlib.h>
@@ -62,7 +62,8 @@ void* obtain_small(size_t nbytes, Allocation* allocation) {
 void* obtain_large(size_t nbytes, Allocation* allocation) {
   if (nbytes > SIZE_MAX / 2 || nbytes > room_left(book().mapped_nbytes).available_nbytes) return nullptr;
   const size_t mapping_nbytes = nbytes + huge_page_nbytes;
-  void* mapping = mmap(nullptr, mapping_nbytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  void* mapping =
+      mmap(nullptr, mapping_nbytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (mapping == MAP_FAILED) return nullptr;
   const uintptr_t start = (reinterpret_cast<uintptr_t>(mapping) + huge_page_nbytes - 1) & ~(huge_page_nbytes - 1);
   madvise(reinterpret_cast<void*>(start), nbytes, MADV_HUGEPAGE);

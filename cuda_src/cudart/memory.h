@@ -10,7 +10,8 @@ namespace helios {
 
 enum class MemoryKind { device, pinned };
 
-// While this lock is held no allocation disappears. Check and enqueue under one lock: a later free then waits for the work.
+// While this lock is held no allocation disappears. Check and enqueue under one lock: a later free then waits for the
+// work.
 std::unique_lock<std::mutex> lock_memory();
 
 // These three need the lock.

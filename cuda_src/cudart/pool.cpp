@@ -1,6 +1,6 @@
 // The pool's protocol: publish a phase, take tasks by compare-and-swap, count the ends, sleep when nothing comes.
-// All shared words are atomics; the sleeping sides use sequentially consistent order, because each of them writes one word and
-// then reads the other's (asleep/published, asleep/done), and at least one of the two has to see the other.
+// All shared words are atomics; the sleeping sides use sequentially consistent order, because each of them writes one
+// word and then reads the other's (asleep/published, asleep/done), and at least one of the two has to see the other.
 #include "pool.h"
 
 #include <sched.h>
@@ -77,7 +77,8 @@ void Pool::take_tasks() {
     const Run run = run_.load(std::memory_order_relaxed);
     const void* args = args_.load(std::memory_order_relaxed);
     const int32_t n_tasks = n_tasks_.load(std::memory_order_relaxed);
-    if (!ticket_.compare_exchange_weak(ticket, ticket - 1, std::memory_order_acq_rel, std::memory_order_acquire)) continue;
+    if (!ticket_.compare_exchange_weak(ticket, ticket - 1, std::memory_order_acq_rel, std::memory_order_acquire))
+      continue;
     // The phase cannot end before this task does, so what was read above is what the phase published.
     run(args, n_tasks - static_cast<int32_t>(static_cast<uint32_t>(ticket)), n_tasks);
     const uint32_t n_done = n_done_.fetch_add(1) + 1;

@@ -1,6 +1,6 @@
 // A pool of worker threads that runs the tasks of one kernel launch (a phase) at a time.
-// It knows no stream and no graph. A phase ends when all its tasks are done, not when all threads have arrived, so a worker
-// that sleeps or was taken off its CPU delays nobody unless it holds a task; each task runs exactly once.
+// It knows no stream and no graph. A phase ends when all its tasks are done, not when all threads have arrived, so a
+// worker that sleeps or was taken off its CPU delays nobody unless it holds a task; each task runs exactly once.
 #pragma once
 #include <atomic>
 #include <cstdint>
@@ -15,7 +15,8 @@ class Pool {
  public:
   using Run = void (*)(const void* args, int32_t task, int32_t n_tasks);
 
-  // `n_threads` counts the caller of `run_phase`, which takes tasks too. Throws std::system_error when a thread is refused.
+  // `n_threads` counts the caller of `run_phase`, which takes tasks too. Throws std::system_error when a thread is
+  // refused.
   explicit Pool(int n_threads);
   ~Pool();
   Pool(const Pool&) = delete;
@@ -31,7 +32,8 @@ class Pool {
   void await_tasks(uint32_t n_tasks);
   void stop();
 
-  // How long a thread looks for work before it sleeps: about one futex wake-up, so spinning never costs more than sleeping.
+  // How long a thread looks for work before it sleeps: about one futex wake-up, so spinning never costs more than
+  // sleeping.
   static constexpr int64_t spin_ns = 50'000;
 
   // The open phase: its number in the high half, tasks not yet taken in the low half. A thread owns a task when its
@@ -41,7 +43,7 @@ class Pool {
   alignas(64) std::atomic<Run> run_{nullptr};
   std::atomic<const void*> args_{nullptr};
   std::atomic<int32_t> n_tasks_{0};
-  alignas(64) FutexWord n_done_{0};      // tasks of the open phase that have ended
+  alignas(64) FutexWord n_done_{0};  // tasks of the open phase that have ended
   std::atomic<bool> is_caller_asleep_{false};
   alignas(64) FutexWord n_published_{0};  // phases opened so far; workers sleep on it
   std::atomic<int32_t> n_asleep_{0};

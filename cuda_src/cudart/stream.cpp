@@ -1,6 +1,7 @@
 // Stream queues and the asynchronous copy and fill.
-// It knows no graph. Addresses are checked when the work is put, under the lock of the memory book, so a free that comes later
-// waits for the work; pageable host memory is refused, because a GPU would copy it at another time than the stream says.
+// It knows no graph. Addresses are checked when the work is put, under the lock of the memory book, so a free that
+// comes later waits for the work; pageable host memory is refused, because a GPU would copy it at another time than the
+// stream says.
 #include "stream.h"
 
 #include <string.h>

@@ -1,6 +1,6 @@
 // Streams and fences: ordered queues of work, each with its own thread, and marks in them that others can wait for.
-// A stream knows nothing about what it runs. Work runs in the order in which it was put; its thread sleeps while the queue is
-// empty; after a fault the queue still drains, but the work itself is skipped.
+// A stream knows nothing about what it runs. Work runs in the order in which it was put; its thread sleeps while the
+// queue is empty; after a fault the queue still drains, but the work itself is skipped.
 #pragma once
 #include <condition_variable>
 #include <deque>

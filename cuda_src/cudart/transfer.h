@@ -1,6 +1,6 @@
 // The rule for copies, shared by streams and graphs.
-// It knows only the memory book, whose lock the caller holds. Both ranges lie in one live allocation each, they do not overlap,
-// and the kind says truthfully which side is device memory.
+// It knows only the memory book, whose lock the caller holds. Both ranges lie in one live allocation each, they do not
+// overlap, and the kind says truthfully which side is device memory.
 #pragma once
 #include "cudart.h"
 #include "memory.h"

@@ -1,5 +1,6 @@
 // Kernels for the tests of the device layer: each does one thing that a test can see from outside.
-// They know nothing of models. Their table has the layout of kernels.h, so the loader takes them like any kernel library.
+// They know nothing of models. Their table has the layout of kernels.h, so the loader takes them like any kernel
+// library.
 #include <stdint.h>
 #include <time.h>
 
@@ -70,7 +71,8 @@ uint64_t sum_pages_extent(const void* args, uint32_t field) {
   if (field == 1) return 4;
   uint64_t last_page;
   if (a.n_pages < 1 || a.page_stride < 4) return UINT64_MAX;
-  return __builtin_mul_overflow(uint64_t(a.n_pages - 1), uint64_t(a.page_stride), &last_page) ? UINT64_MAX : last_page + 4;
+  const bool overflows = __builtin_mul_overflow(uint64_t(a.n_pages - 1), uint64_t(a.page_stride), &last_page);
+  return overflows ? UINT64_MAX : last_page + 4;
 }
 void sum_pages_run(const void* args, int32_t, int32_t) {
   const Args_sum_pages& a = as<Args_sum_pages>(args);
@@ -84,7 +86,13 @@ void sum_pages_run(const void* args, int32_t, int32_t) {
 int32_t fail_n(const void*, int32_t) { return -1; }
 void fail_run(const void*, int32_t, int32_t) {}
 
-enum Kind { R = HELIOS_KIND_READ, W = HELIOS_KIND_WRITE, X = HELIOS_KIND_READ_WRITE, I = HELIOS_KIND_I32, L = HELIOS_KIND_I64 };
+enum Kind {
+  R = HELIOS_KIND_READ,
+  W = HELIOS_KIND_WRITE,
+  X = HELIOS_KIND_READ_WRITE,
+  I = HELIOS_KIND_I32,
+  L = HELIOS_KIND_I64,
+};
 
 #define TEST_FIELD(kind, name) {#name, uint32_t(offsetof(Args, name)), kind},
 #define TEST_FIELDS(id, name, list)            \
@@ -94,8 +102,9 @@ enum Kind { R = HELIOS_KIND_READ, W = HELIOS_KIND_WRITE, X = HELIOS_KIND_READ_WR
   }
 TEST_KERNELS(TEST_FIELDS)
 
+#define N_FIELDS(id) uint32_t(sizeof(fields_##id::table) / sizeof(HeliosField))
 #define TEST_ENTRY(id, extent, n_tasks) \
-  {nullptr, sizeof(Args_##id), sizeof(fields_##id::table) / sizeof(HeliosField), fields_##id::table, extent, n_tasks, id##_run}
+  {nullptr, sizeof(Args_##id), N_FIELDS(id), fields_##id::table, extent, n_tasks, id##_run}
 
 HeliosKernel kernels[] = {
     TEST_ENTRY(count_tasks, count_tasks_extent, count_tasks_n),

@@ -1,6 +1,6 @@
 // Drives the host runtime from several threads at once, to be run under ThreadSanitizer.
-// It knows the pool and the C functions. Task results are plain memory on purpose: only the runtime's own ordering makes them safe
-// to read, so a missing edge shows as a race and a lost or doubled task as a wrong count.
+// It knows the pool and the C functions. Task results are plain memory on purpose: only the runtime's own ordering
+// makes them safe to read, so a missing edge shows as a race and a lost or doubled task as a wrong count.
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,12 +13,12 @@
 
 namespace {
 
-#define REQUIRE(condition)                                                  \
-  do {                                                                      \
-    if (!(condition)) {                                                     \
+#define REQUIRE(condition)                                                     \
+  do {                                                                         \
+    if (!(condition)) {                                                        \
       fprintf(stderr, "%s:%d: %s is false\n", __FILE__, __LINE__, #condition); \
-      exit(1);                                                              \
-    }                                                                       \
+      exit(1);                                                                 \
+    }                                                                          \
   } while (0)
 #define SUCCEED(call) REQUIRE((call) == cudaSuccess)
 
