@@ -10,7 +10,7 @@ import argparse
 import asyncio
 import contextlib
 import json
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from typing import TYPE_CHECKING, Any, Protocol
 
 from helios.cli.model import add_settings, core_path, load_settings, start_engine
@@ -27,9 +27,9 @@ _HELP = "/new starts over, /quit ends, Ctrl-C cuts an answer short"
 
 
 class Assistant(Protocol):
-    """Who answers a chat request's body, piece by piece. Closing the iterator cancels the answer."""
+    """Who answers a chat request's body, piece by piece. Closing the generator cancels the answer."""
 
-    def reply(self, body: dict[str, Any]) -> Iterator[str]: ...
+    def reply(self, body: dict[str, Any]) -> Generator[str, None, None]: ...
     def close(self) -> None: ...
 
 
@@ -85,7 +85,7 @@ def _lines() -> Iterator[str]:
             yield line
 
 
-def _print_answer(pieces: Iterator[str]) -> str:
+def _print_answer(pieces: Generator[str, None, None]) -> str:
     """Print an answer as it comes; returns what was said, all or up to Ctrl-C."""
     said: list[str] = []
     try:
@@ -93,7 +93,7 @@ def _print_answer(pieces: Iterator[str]) -> str:
             said.append(piece)
             print(piece, end="", flush=True)
     except KeyboardInterrupt:
-        pieces.close()  # type: ignore[attr-defined]  # a generator: its `finally` cancels the answer
+        pieces.close()
     print()
     return "".join(said)
 
@@ -115,7 +115,7 @@ class LocalAssistant:
         self._frontend = Frontend(engine, 1)
         self._runner = asyncio.Runner()
 
-    def reply(self, body: dict[str, Any]) -> Iterator[str]:
+    def reply(self, body: dict[str, Any]) -> Generator[str, None, None]:
         call = self._frontend.prepare_chat(json.dumps(body).encode())
         choice = self._runner.run(self._start(call))
         try:

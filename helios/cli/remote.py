@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import http.client
 import json
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from typing import Any
 
 from helios.cli.streams import Endpoint
@@ -22,7 +22,7 @@ class RemoteAssistant:
     def __init__(self, url: str) -> None:
         self._endpoint = Endpoint.from_url(url)
 
-    def reply(self, body: dict[str, Any]) -> Iterator[str]:
+    def reply(self, body: dict[str, Any]) -> Generator[str, None, None]:
         """The answer's text as it arrives. Raises RemoteError with the server's own message when it refuses."""
         connection = http.client.HTTPConnection(self._endpoint.host, self._endpoint.port, timeout=_TIMEOUT_S)
         given = {name: value for name, value in body.items() if value is not None}

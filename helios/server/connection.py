@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import enum
-import json
 import re
 import secrets
 from collections.abc import Coroutine, Mapping
@@ -18,7 +17,7 @@ from urllib.parse import unquote, urlsplit
 
 import h11
 
-from helios.server.exchange import Exchange, Headers, HttpRequest
+from helios.server.exchange import Exchange, Headers, HttpRequest, to_json
 from helios.server.status import WireError, error_body
 from helios.settings import Settings
 
@@ -93,6 +92,7 @@ class HttpConnection(asyncio.Protocol):
         if self._phase is Phase.ANSWER:
             self._n_read_ahead += len(data)
             if self._n_read_ahead > _PIPELINE_BYTES:
+                # From here on, that the client has gone shows only when something is sent to it.
                 self._transport.pause_reading()
             return
         if self._phase is Phase.IDLE:
@@ -261,7 +261,7 @@ class HttpConnection(asyncio.Protocol):
         self._application.refused(error.status)
         self._is_last = True
         if self._parser.our_state in (h11.IDLE, h11.SEND_RESPONSE):
-            body = json.dumps(error_body(error)).encode()
+            body = to_json(error_body(error))
             fixed = (("Content-Type", "application/json"), ("Content-Length", str(len(body))))
             self.send_head(error.status, (*fixed, ("X-Request-Id", _request_id("")), *error.headers))
             is_head = self._request is not None and self._request.method == b"HEAD"

@@ -15,6 +15,7 @@ from helios.errors import HeliosError, InternalError
 from helios.server.status import error_body, status_of
 
 Headers = Iterable[tuple[str, str]]
+_ENCODER = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,10 +76,14 @@ class Exchange:
         await self.finish()
 
     async def respond_json(self, document: object, status: int = 200, headers: Headers = ()) -> None:
-        body = json.dumps(document, ensure_ascii=False, separators=(",", ":")).encode(errors="replace")
-        await self.respond(status, body, "application/json", headers)
+        await self.respond(status, to_json(document), "application/json", headers)
 
     async def respond_error(self, error: HeliosError) -> None:
         """The OpenAI error object under the error's own status."""
         status = status_of(error)
         await self.respond_json(error_body(error), status.number, status.headers)
+
+
+def to_json(document: object) -> bytes:
+    """Compact UTF-8. A lone surrogate that a caller smuggled into an error message becomes a question mark."""
+    return _ENCODER.encode(document).encode(errors="replace")

@@ -145,8 +145,8 @@ def _read_biases(fields: Fields, vocabulary: int) -> Iterator[tuple[int, float]]
         raise fields.refuse("logit_bias", f"an object of at most {MAX_BIASES:,} token ids")
     for key, bias in table.items():
         param = f"logit_bias[{key[:40]}]"
-        is_id = key.isascii() and key.isdecimal() and len(key) <= 10
-        if not is_id or int(key) >= vocabulary:
+        is_number_text = key.isascii() and key.isdecimal() and len(key) <= 10
+        if not is_number_text or str(int(key)) != key or int(key) >= vocabulary:
             raise InvalidValueError(f"{param} is no token id from 0 to {vocabulary - 1:,}", param=param)
         if not is_number(bias) or not -100 <= bias <= 100:
             raise InvalidValueError(f"{param} must be a number from -100 to 100", param=param)

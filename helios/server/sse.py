@@ -7,12 +7,11 @@ cannot be a status any more, so it becomes the last event, and then there is no 
 from __future__ import annotations
 
 import asyncio
-import json
 import logging
 from types import TracebackType
 
 from helios.errors import HeliosError, InternalError
-from helios.server.exchange import Exchange
+from helios.server.exchange import Exchange, to_json
 from helios.server.status import error_body
 
 _LOG = logging.getLogger(__name__)
@@ -41,7 +40,7 @@ class EventStream:
 
     async def send(self, document: object) -> None:
         """One event with a JSON document as its data."""
-        await self._send(json.dumps(document, ensure_ascii=False, separators=(",", ":")))
+        await self._send(to_json(document))
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -50,7 +49,7 @@ class EventStream:
         if self._ping_timer is not None:
             self._ping_timer.cancel()
         if error is None:
-            await self._send("[DONE]")
+            await self._send(b"[DONE]")
         elif isinstance(error, HeliosError):
             await self.send(error_body(error))
         elif isinstance(error, Exception):
@@ -61,9 +60,9 @@ class EventStream:
         await self._exchange.finish()
         return True
 
-    async def _send(self, data: str) -> None:
+    async def _send(self, data: bytes) -> None:
         self._last_sent_s = self._loop.time()
-        await self._exchange.write(f"data: {data}\n\n".encode(errors="replace"))
+        await self._exchange.write(b"data: %b\n\n" % data)
 
     def _schedule_ping(self) -> None:
         self._ping_timer = self._loop.call_at(self._last_sent_s + self._ping_interval_s, self._ping)

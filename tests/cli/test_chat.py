@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import builtins
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 from typing import Any
 
 import pytest
@@ -25,7 +25,7 @@ class Recorder:
         self.raises = raises or {}
         self.n_closed = 0
 
-    def reply(self, body: dict[str, Any]) -> Iterator[str]:
+    def reply(self, body: dict[str, Any]) -> Generator[str, None, None]:
         self.bodies.append({**body, "messages": list(body["messages"])})
         try:
             yield f"answer {len(self.bodies)}"
@@ -98,7 +98,7 @@ def test_leaving_an_answer_cancels_it_on_the_server(server: RunningServer) -> No
     server.engine.answer = None
     pieces = RemoteAssistant(server.url).reply(BODY)
     assert next(pieces) == ""  # the opening chunk
-    pieces.close()  # type: ignore[attr-defined]
+    pieces.close()
     generation = server.generation()
     while not generation.is_cancelled:
         pass
@@ -122,7 +122,7 @@ def test_a_model_in_process_answers_like_a_server(engine: ScriptedEngine) -> Non
         list(assistant.reply({**BODY, "temperature": 7}))
     pieces = assistant.reply(BODY)
     next(pieces)
-    pieces.close()  # type: ignore[attr-defined]
+    pieces.close()
     assert engine.generations[-1].is_cancelled
     assert "".join(assistant.reply({**BODY, "stop": "wor"})) == "Hello "
     assistant.close()

@@ -107,7 +107,7 @@ def test_a_paused_reader_loses_nothing_and_holds_up_nobody(
             break
     engine.answer = "Hello world"
     assert server.chat()[1]["choices"][0]["message"]["content"] == "Hello world"
-    assert engine.n_admitted == 1
+    wait_until(lambda: engine.n_admitted == 1)
     slow.give(engine.eos_tokens[0])
     answer = read_until(connection, b"[DONE]")
     assert answer.count(b'"finish_reason":"stop"') == 1

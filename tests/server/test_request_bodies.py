@@ -53,8 +53,8 @@ def refused(server: RunningServer, body: bytes, path: str = "/v1/chat/completion
 def test_a_body_that_is_not_a_json_object_in_utf8_is_refused(server: RunningServer, body: bytes) -> None:
     """Research items 23 and 38."""
     for path in ("/v1/chat/completions", "/v1/completions", "/tokenize", "/detokenize"):
-        assert_error_shape = refused(server, body, path)
-        assert assert_error_shape["error"]["type"] == "invalid_request_error"
+        document = refused(server, body, path)
+        assert document["error"]["type"] == "invalid_request_error"
     assert server.chat()[0] == 200
 
 
@@ -109,6 +109,7 @@ def test_a_body_that_is_not_a_json_object_in_utf8_is_refused(server: RunningServ
         ({"logit_bias": []}, "logit_bias"),
         ({"logit_bias": {"a": 1}}, "logit_bias[a]"),
         ({"logit_bias": {"-1": 1}}, "logit_bias[-1]"),
+        ({"logit_bias": {"7": 1, "07": 1}}, "logit_bias[07]"),
         ({"logit_bias": {"99999": 1}}, "logit_bias[99999]"),
         ({"logit_bias": {str(1 << 31): 1}}, f"logit_bias[{1 << 31}]"),
         ({"logit_bias": {str(1 << 63): 1}}, f"logit_bias[{1 << 63}]"),
