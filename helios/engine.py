@@ -16,10 +16,10 @@ from types import TracebackType
 
 from helios.cache.pages import PagePool
 from helios.contract.enums import Operation
-from helios.contract.messages import decode_message
 from helios.contract.prepared import PreparedContract, SamplingDefaults
 from helios.contract.schema import core_pb2, execution_pb2
 from helios.corefile.authorize import authorize
+from helios.corefile.contents import read_contents
 from helios.corefile.reader import Core, open_core
 from helios.device.device import Device
 from helios.errors import (
@@ -66,12 +66,10 @@ class Bootstrap:
     def load(cls, core: Core, acceptance: str) -> Bootstrap:
         """Check trust, then contract, then frontend assets; nothing is believed before it was checked (RT-4, CORE-6)."""
         authorize(core, acceptance)
-        encoded = _resource(core, core_pb2.RESOURCE_KIND_EXECUTION_MANIFEST)
-        manifest = decode_message(execution_pb2.ExecutionManifest, encoded, "the execution manifest")
-        contract = PreparedContract.from_core(core.body.deployment.contract, manifest)
+        contents = read_contents(core)
         tokenizer = Tokenizer.from_bytes(_resource(core, core_pb2.RESOURCE_KIND_TOKENIZER))
         template = _resource(core, core_pb2.RESOURCE_KIND_CHAT_TEMPLATE).decode("utf-8", errors="replace")
-        return cls(contract, manifest, tokenizer, template)
+        return cls(contents.contract, contents.manifest, tokenizer, template)
 
 
 class Generation:
@@ -181,8 +179,8 @@ class Engine:
         device: Device | None = None
         runtime: ModelRuntime | None = None
         try:
-            core.verify_tensors()
             bootstrap = Bootstrap.load(core, settings.accept)
+            core.verify_tensors()
             limits = _limits(bootstrap.contract, settings)
             device = Device.open(settings.device, settings.threads)
             n_pages = _cache_pages(bootstrap.contract, limits, device)
