@@ -28,7 +28,7 @@ class Setup:
     n_sequences: int = 16
     n_memory_streams: int = 8
     context_tokens: int = 1024
-    memory_prompt_tokens: int = 896
+    memory_prompt_tokens: int = 992
     is_peer_plain: bool = False
 
     def serve(self, n_active: int) -> list[str]:
