@@ -54,7 +54,7 @@ FIGURES = (
         f"a prompt of {FIRST_TOKEN_PROMPT} tokens, nothing else running",
     ),
     Figure("startup", "start-up", "s", False, 1.0, f"from spawn to the first token of a {DECODE_PROMPT}-token prompt"),
-    Figure("rss", "peak memory", "MiB", False, 1 / (1 << 20), "resident, after the work named above the table"),
+    Figure("rss", "peak memory", "MiB", False, 1 / (1 << 20), "resident at most, mapped files included"),
 )
 BY_NAME = {figure.name: figure for figure in FIGURES}
 

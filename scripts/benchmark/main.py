@@ -83,25 +83,21 @@ def _setup(arguments: argparse.Namespace) -> Setup:
 
 
 def _report(setup: Setup, record: Record, floors: Floors, facts: dict[str, Any], n_new_tokens: int) -> dict[str, Any]:
+    """Print the table and what it means; the same as a JSON object."""
     product, peer = record.values[PRODUCT], record.values[PEER]
     ratio = figures.ratios(product, peer)
     floor = floors.report(product)
     print(f"\n{setup.gguf.name}, {setup.n_threads} threads each, on {_processor_name()}")
-    print(f"peer: llama-cpp-python {facts['version']}, {facts['system']}")
+    print(f"peer: llama-cpp-python {facts['version']}, {facts['system']}\n")
     print(figures.table({PRODUCT: product, PEER: peer}, ratio))
     print("\nmedian (least..greatest); a ratio is the median of the rounds' own ratios, more is better for the product")
     print(f"the product is asked through HTTP, the peer in its process; {n_new_tokens} new tokens a stream, greedy")
-    print(
-        f"memory: {setup.n_memory_streams} streams, {setup.memory_prompt_tokens} prompt and "
-        f"{setup.memory_new_tokens} new tokens each"
-    )
     print(figures.meanings(tuple(ratio)))
     print(
-        f"\nfloors: {floor['weight_bytes'] / 1e6:,.1f} MB of weights at {floor['read_bytes_per_s'] / 1e9:,.1f} GB/s: "
-        f"decode of one stream {floor['decode_1']:,.0f} tok/s (the product reaches {floor['decode_1_share']:.0%}); "
-        f"{floor['multiply_adds_per_s'] / 1e9:,.0f} G multiply-adds/s: "
-        f"prefill {floor['prefill_512']:,.0f} tok/s (the product reaches {floor['prefill_512_share']:.0%})"
+        f"  memory after {setup.n_memory_streams} streams of {setup.memory_prompt_tokens} prompt and "
+        f"{setup.memory_new_tokens} new tokens"
     )
+    _print_floors(floor)
     idle = ", ".join(f"{who} {share:.1%}" for who, share in sorted(record.idle_share.items()))
     print(f"processor share of the one that waits, at most: {idle}")
     return {
@@ -114,6 +110,15 @@ def _report(setup: Setup, record: Record, floors: Floors, facts: dict[str, Any],
         "idle_share": dict(record.idle_share),
         "processor": _processor_name(),
     }
+
+
+def _print_floors(floor: dict[str, Any]) -> None:
+    print(
+        f"\nfloors: {floor['weight_bytes'] / 1e6:,.1f} MB of weights at {floor['read_bytes_per_s'] / 1e9:,.1f} GB/s: "
+        f"decode of one stream {floor['decode_1']:,.0f} tok/s, the product reaches {floor['decode_1_share']:.0%};\n"
+        f"  {floor['multiply_adds_per_s'] / 1e9:,.0f} G multiply-adds/s: "
+        f"prefill of 512 {floor['prefill_512']:,.0f} tok/s, the product reaches {floor['prefill_512_share']:.0%}"
+    )
 
 
 def _processor_name() -> str:

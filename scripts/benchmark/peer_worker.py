@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-import llama_cpp
+import llama_cpp  # type: ignore[import-not-found]
 import numpy
 
 PLAIN_TOKENS = range(1000, 40000)  # ordinary words of the vocabulary, no control tokens
@@ -105,7 +105,7 @@ class Peer:
         return int(numpy.argmax(numpy.ctypeslib.as_array(logits, shape=(self.n_vocabulary,))))
 
 
-@llama_cpp.llama_log_callback
+@llama_cpp.llama_log_callback  # type: ignore[untyped-decorator]
 def _quiet(level: int, text: bytes, user_data: ctypes.c_void_p) -> None:
     """The log goes nowhere: the peer's answers own stdout, and its loader prints hundreds of lines."""
 
