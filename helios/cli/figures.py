@@ -53,7 +53,7 @@ FIGURES = (
         1e3,
         f"a prompt of {FIRST_TOKEN_PROMPT} tokens, nothing else running",
     ),
-    Figure("startup", "start-up", "s", False, 1.0, f"from spawn to the first token of a {DECODE_PROMPT}-token prompt"),
+    Figure("startup", "start-up", "s", False, 1.0, "from spawn to the first token of a short prompt"),
     Figure("rss", "peak memory", "MiB", False, 1 / (1 << 20), "resident at most, mapped files included"),
 )
 BY_NAME = {figure.name: figure for figure in FIGURES}

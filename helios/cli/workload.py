@@ -23,7 +23,7 @@ _WORD_TEXT = (
 )
 WORDS = tuple(_WORD_TEXT.split())
 TASK = "Write a very long story with all of these words."
-PROBE_WORDS = 32
+PROBE_WORDS = 8
 ANSWER_TIMEOUT_S = 300.0
 
 
