@@ -17,7 +17,6 @@ from helios.corefile.reader import Core
 from helios.errors import ArtifactError, TrustError
 from helios.settings import cache_directory
 
-
 # The core inside the program (`build.py --with-model`). Whoever runs the program trusts what came with it, and its local key
 # is that of the machine that built it.
 PACKAGED_CORE = Path(__file__).resolve().parents[2] / "model" / "default.core"

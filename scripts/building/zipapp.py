@@ -53,23 +53,24 @@ class Entry:
 
 
 def build_zipapp(project: Project, pythons: Sequence[str], model: Path | None) -> None:
-    """Fetch the wheels for these Pythons and write the file, if anything in it has changed."""
+    """Fetch the wheels for these Pythons and write the file, if anything in it has changed. A file that is up to date and
+    serves every Python of the project serves these as well, and stays."""
+    stamp = project.build / "stamps" / "zipapp"
+    if stamp.is_file() and stamp.read_text() == _inputs(project, project.pythons, model):
+        pythons = project.pythons
     wheels = [wheel for python in pythons for wheel in _fetch_wheels(project, python)]
-    inputs = digest(
-        *pythons,
-        *sorted({w.name for w in wheels}),
-        project.root / "helios",
-        project.native,
-        HERE,
-        *([model] if model else []),
-    )
     run_step(
         "zipapp",
-        project.build / "stamps" / "zipapp",
-        inputs,
+        stamp,
+        _inputs(project, pythons, model),
         [project.zipapp],
         lambda progress: write_zipapp(project, wheels, pythons, model, project.zipapp, progress),
     )
+
+
+def _inputs(project: Project, pythons: Sequence[str], model: Path | None) -> str:
+    sources = [project.root / "helios", project.root / "LICENSE", project.native, HERE]
+    return digest(*pythons, *project.requirements, project.version, [*sources, *([model] if model else [])])
 
 
 def _fetch_wheels(project: Project, python: str) -> list[Path]:

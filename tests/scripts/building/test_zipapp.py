@@ -6,11 +6,13 @@ import json
 import os
 import time
 import zipfile
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from scripts.building import zipapp
 from scripts.building.project import Project, running_python
 from scripts.building.steps import BuildError, Progress
 from scripts.building.zipapp import write_zipapp
@@ -103,6 +105,23 @@ def test_a_model_inside_is_stored_as_it_is(tmp_path: Path) -> None:
     with zipfile.ZipFile(write(make_project(tmp_path), [], model)) as archive:
         info = archive.getinfo("app/model/default.core")
         assert (info.compress_type, archive.read(info)) == (zipfile.ZIP_STORED, model.read_bytes())
+
+
+def test_a_file_for_every_python_stays_when_one_is_asked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`build.py test` after `build.py all` must not take away from the file."""
+    monkeypatch.setattr(zipapp, "_fetch_wheels", lambda project, python: [])
+    project = replace(make_project(tmp_path), pythons=("3.11", "3.12"))
+
+    def pythons_after(*asked: str) -> list[str]:
+        zipapp.build_zipapp(project, asked, None)
+        pythons: list[str] = manifest_of(project.zipapp)["pythons"]
+        return pythons
+
+    assert pythons_after("3.11") == ["3.11"]
+    assert pythons_after("3.11", "3.12") == ["3.11", "3.12"]
+    assert pythons_after("3.11") == ["3.11", "3.12"]
+    make_project(tmp_path, "changed")
+    assert pythons_after("3.11") == ["3.11"]
 
 
 def test_every_dependency_is_named_with_one_exact_version() -> None:
