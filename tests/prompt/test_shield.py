@@ -57,3 +57,18 @@ def test_a_text_with_every_private_use_character_is_refused() -> None:
     text = "".join(map(chr, range(0xE000, 0xF900))) + "<|end|>"
     with pytest.raises(InvalidValueError, match="private-use"):
         Shield(ControlSpellings(SPELLINGS), [text], "").cover(text)
+
+
+@pytest.mark.parametrize(
+    ("before", "text", "after"),
+    [
+        ("<|en", "d|> and more", ""),  # it ends one that the template began
+        ("", "more and <|en", "d|>"),  # it begins one that the template ends
+        ("<|", "en", "d|>"),  # it is the middle of one
+        ("", "<|end|>", ""),
+    ],
+)
+def test_a_spelling_does_not_form_across_a_seam(before: str, text: str, after: str) -> None:
+    spellings = ControlSpellings(["<|end|>"])
+    covered = Shield(spellings, [text], before + after).cover(text)
+    assert len(spellings.split(before + covered + after)) == 1
