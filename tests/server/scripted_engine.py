@@ -122,6 +122,7 @@ class ScriptedEngine:
     is_closed: bool = False
     submit_error: HeliosError | None = None
     generations: list[ScriptedGeneration] = field(default_factory=list)
+    permits: list[ScriptedPermit] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         end = self.tokenizer.token_id("<|im_end|>")
@@ -135,7 +136,8 @@ class ScriptedEngine:
         if self.n_admitted >= self.capacity:
             raise QueueFullError(self.n_admitted, self.capacity)
         self.n_admitted += 1
-        return ScriptedPermit(self)
+        self.permits.append(ScriptedPermit(self))
+        return self.permits[-1]
 
     def submit(self, request: GenerationRequest) -> ScriptedGeneration:
         if self.submit_error is not None:

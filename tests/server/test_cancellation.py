@@ -104,7 +104,8 @@ def test_a_paused_reader_loses_nothing_and_holds_up_nobody(
             break
     engine.answer = "Hello world"
     assert server.chat()[1]["choices"][0]["message"]["content"] == "Hello world"
-    wait_until(lambda: engine.n_admitted == 1)
+    wait_until(lambda: engine.permits[1].is_released)
+    assert not engine.permits[0].is_released
     slow.give(engine.eos_tokens[0])
     answer = read_until(connection, b"[DONE]")
     assert answer.count(b'"finish_reason":"stop"') == 1
@@ -125,9 +126,9 @@ def test_an_answer_keeps_its_permit_until_it_was_read(
     generation = server.generation()
     wait_until(lambda: generation.has_ended)
     engine.answer = "Hello"
-    for _ in range(3):
-        assert server.chat()[0] == 200
-    wait_until(lambda: engine.n_admitted == 1)
+    assert server.chat()[0] == 200
+    wait_until(lambda: engine.permits[1].is_released)
+    assert not engine.permits[0].is_released
     read_until(connection, b"}}}")
     wait_until(lambda: engine.n_admitted == 0)
 
