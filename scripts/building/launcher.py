@@ -15,6 +15,7 @@ import os
 import shutil
 import sys
 import zipfile
+import zlib
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NoReturn
@@ -27,15 +28,18 @@ def launch() -> NoReturn:
     """Run the command line from the unpacked tree."""
     loader: Any = __spec__.loader
     manifest = json.loads(loader.get_data("manifest.json"))
-    apps: Path | None = None
+    _check_platform(manifest)
+    archive, apps = Path(loader.archive), cache_directory() / "app"
     try:
-        _check_platform(manifest)
-        apps = cache_directory() / "app"
-        tree = ready_tree(Path(loader.archive), manifest, apps)
+        tree = ready_tree(archive, manifest, apps)
         _check_executable(tree, manifest)
     except OSError as error:
         where = error.filename or apps
         sys.exit(f"helios: cannot unpack into {where}: {error.strerror}; set HELIOS_HOME to a directory for its files")
+    except (zipfile.BadZipFile, zlib.error, EOFError) as error:
+        sys.exit(f"helios: {archive} is damaged ({error}); download it or build it again")
+    except KeyboardInterrupt:
+        sys.exit(130)
     sys.path[:1] = [str(tree / "app"), str(tree / "site")]
     from helios.cli.main import main
 

@@ -45,7 +45,9 @@ def main(words: Sequence[str]) -> int:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="build.py", description="Build Helios from nothing, then serve or test it.")
+    parser = argparse.ArgumentParser(
+        prog="build.py", description="Build Helios from nothing, then serve or test it.", allow_abbrev=False
+    )
     parser.add_argument(
         "verb",
         nargs="?",

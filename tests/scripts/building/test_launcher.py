@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import os
 import platform
+import random
 import signal
 import subprocess
 import sys
@@ -17,6 +18,8 @@ import pytest
 from scripts.building.project import running_python
 from tests.repo.sources import ROOT
 from tests.scripts.building.small_zipapp import OWN_TAG, make_zipapp
+
+BAD_CRC = "Bad CRC-32 for file 'site/noise.bin'"
 
 
 class Result:
@@ -182,6 +185,20 @@ def in_own_mounts(script: str, *words: str, home: Path) -> Result:
     command = [*unshare, "sh", "-c", script, "sh", *words]
     variables = {"PATH": os.environ["PATH"], "HELIOS_HOME": str(home)}
     return Result(subprocess.run(command, capture_output=True, text=True, env=variables, check=False))
+
+
+def test_a_damaged_file_is_one_line_and_leaves_nothing(tmp_path: Path) -> None:
+    """A download that went wrong in the middle."""
+    pyz, home = make_zipapp(tmp_path, wheel_files={"noise.bin": random.Random(1).randbytes(100_000)}), tmp_path / "home"
+    data = bytearray(pyz.read_bytes())
+    data[data.index(b"site/noise.bin") + 50_000] ^= 1
+    pyz.write_bytes(data)
+    result = start(pyz, home)
+    assert result.complaint.split("\n")[1:] == [
+        f"helios: {pyz} is damaged ({BAD_CRC}); download it or build it again",
+        "",
+    ]
+    assert not [path for path in (home / "app").iterdir() if path.is_dir()]
 
 
 @pytest.mark.skipif(os.getuid() != 0, reason="only root can give files away")
