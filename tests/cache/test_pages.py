@@ -10,7 +10,10 @@ from helios.cache.pages import PagePool
 from helios.errors import InternalError
 
 
-@given(st.integers(0, 12), st.lists(st.tuples(st.sampled_from(["reserve", "take", "unreserve", "release"]), st.integers(0, 5))))
+@given(
+    st.integers(0, 12),
+    st.lists(st.tuples(st.sampled_from(["reserve", "take", "unreserve", "release"]), st.integers(0, 5))),
+)
 def test_promises_are_kept_and_no_page_is_in_two_hands(n_pages: int, steps: list[tuple[str, int]]) -> None:
     """CACHE-1: reserved pages can always be taken, and every page id is in exactly one hand."""
     pool = PagePool(n_pages)

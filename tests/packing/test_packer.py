@@ -21,7 +21,9 @@ def bind(source: ValueSource, indexing: Indexing, *, offset: int = 0, padding: i
     return Binding("place", source, indexing, offset, padding, constant, "")
 
 
-def pack(binding: Binding, values: dict[ValueSource, np.ndarray], *, count: int = 8, words: int = 1) -> tuple[list[int], int]:
+def pack(
+    binding: Binding, values: dict[ValueSource, np.ndarray], *, count: int = 8, words: int = 1
+) -> tuple[list[int], int]:
     """The destination's int32 words after packing over 7s, and the bytes used of the buffer."""
     destination = Destination("place", 5, 16, ElementType.I32, count, words)
     staging = np.full(16 + 4 * count, 7, np.uint8)
