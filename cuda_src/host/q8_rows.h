@@ -1,6 +1,8 @@
 // Quantised activations: int8 in blocks of 32 with one scale each, block-major, so that the sweep over all tokens of a block is
 // one linear stream. Layout in kernels.h; M is the live row count, the same for the writer and the readers of a launch.
 //   scale = amax / 127, q = round(x * 127 / amax) to nearest even; a second float holds scale * sum(q), for weights with an offset.
+// Both floats are rounded to the 11 significant bits of a half: the numbers of ggml's Q8 blocks, so that both make the same
+// rounding errors and their answers stay close, but with a float's range.
 // A block with a NaN or an infinity becomes q = 0 with NaN scales: its row turns NaN in what follows, no other row notices.
 #pragma once
 #include "host.h"
@@ -25,6 +27,12 @@ struct Q8Rows {
   int64_t at(int32_t block, int32_t row) const { return int64_t(block) * n_rows + row; }
 };
 
+// v rounded to 11 significant bits, ties to even.
+inline float round_to_half_precision(float v) {
+  const uint32_t bits = bits_as<uint32_t>(v);
+  return bits_as<float>((bits + 0xfff + (bits >> 13 & 1)) & ~0x1fffu);
+}
+
 // Quantise block `b` of row `row` from the 32 floats at x.
 inline void store_q8_block(void* base, int32_t rows_capacity, int32_t n_rows, int32_t row, int32_t b, const float* x, int32_t width) {
   F8 v[4];
@@ -48,9 +56,9 @@ inline void store_q8_block(void* base, int32_t rows_capacity, int32_t n_rows, in
     sum += rounded[i];
   }
   float* scales = reinterpret_cast<float*>(q + int64_t(rows_capacity) * width) + 2 * at;
-  const float scale = is_finite ? amax / 127.f : NAN;
-  scales[0] = scale;
-  scales[1] = scale * float(sum);
+  const float scale = is_finite ? amax / 127.f : NAN;  // a quiet NaN stays one when rounded
+  scales[0] = round_to_half_precision(scale);
+  scales[1] = round_to_half_precision(scale * float(sum));
 }
 
 }  // namespace helios
