@@ -6,6 +6,7 @@ It knows no package by name. Its stamps lie inside the environment, so that they
 from __future__ import annotations
 
 import shutil
+import subprocess
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -29,6 +30,8 @@ def make_environment(project: Project, groups: Sequence[str]) -> None:
 
 
 def _create(project: Project, progress: Progress) -> str:
+    if _has_pip(project):
+        return f"Python {running_python()}, the {project.environment.name} that was there"
     if project.environment.exists():  # another Python's, or half made
         shutil.rmtree(project.environment)
     log = project.build / "log" / "environment.log"
@@ -41,6 +44,16 @@ def _create(project: Project, progress: Progress) -> str:
             ) from None
         raise error
     return f"Python {running_python()} in {project.environment.name}"
+
+
+def _has_pip(project: Project) -> bool:
+    """Whether there is an environment of this Python version that works."""
+    program = "import pip, sys; print('%d.%d' % sys.version_info[:2])"
+    try:
+        result = subprocess.run([project.python, "-c", program], capture_output=True, text=True, check=False)
+    except OSError:
+        return False
+    return result.stdout.strip() == running_python()
 
 
 def _install(project: Project, title: str, requirements: Sequence[str], options: Sequence[str]) -> None:
