@@ -51,5 +51,5 @@ def test_a_python_without_venv_says_what_to_install(project: Project, monkeypatc
     python.write_text("#!/bin/sh\necho 'ensurepip is not available'\nexit 1\n")
     python.chmod(0o755)
     monkeypatch.setattr("sys.executable", str(python))
-    with pytest.raises(BuildError, match="install python3-venv and run build.py again"):
+    with pytest.raises(BuildError, match=r"install python3-venv and run build\.py again"):
         make_environment(project, [])
