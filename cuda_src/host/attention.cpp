@@ -1,140 +1,100 @@
 // Causal attention of each row over the pages of its slot, grouped heads, fp16 keys and values.
 //
 //   out[h] = sum_i softmax_i(q[h] . k_i) v_i over positions i <= row_position (q is already scaled)
-// Positions go in segments of 256. A segment gives {max, sum of e^(s - max), sum of e^(s - max) v}; segments are merged ascending:
+// Positions go in segments of 256. A segment gives {max, sum of e^(s - max), sum of e^(s - max) v}; segments are merged
+// ascending:
 //   m' = max(m, seg.max);  l = l e^(m - m') + seg.sum e^(seg.max - m');  o likewise.
-// Both kernels use the same segment and the same merge, so batch, chunk, task and thread cannot show in the bits.
+// Both kernels use the same segment (attention_segment.h) and the same merge, so batch, chunk, task and thread cannot
+// show in the bits.
 //
-// Layout: keys of a page are [head_dim][16 positions], so lanes are positions and scores need no horizontal sum; values are
-// [16 positions][head_dim], so lanes are dimensions. Up to 3 query heads share one pass over the keys.
-// Bound: decode reads 4 * head_dim bytes a position, KV head and layer; pages are scattered, so the next page is prefetched here.
-// A segment with a page id out of range counts as empty; a row with no positions at all gets zeros.
-#include "kv_pages.h"
-#include "vec.h"
+// Bound: decode reads 4 * head_dim bytes a position, KV head and layer. A prompt is bound by the multiplier: up to 3
+// heads of up to 4 consecutive rows share one pass over the keys and values. A segment with a page id out of range
+// counts as empty; a row with no positions at all gets zeros.
+#include "attention_segment.h"
 
 namespace helios {
 namespace {
 
-constexpr int kSegment = HELIOS_SEGMENT, kSegmentPages = kSegment / kPageTokens, kHeadsAtOnce = 3;
-constexpr float kNoScore = -1e30f;  // weighs e^-87 beside any real score: lost in rounding; and finite, so that differences are
+constexpr int kHeadsTogether = 3;
+#if defined(HELIOS_AVX512)
+constexpr int kRowsTogether = 4;
+#else
+constexpr int kRowsTogether = 2;
+#endif
+constexpr int kMaxQueries = kHeadsTogether * kRowsTogether;
 
-// The pages of one segment of one row, for one KV head. No positions when a page id is out of range.
-struct SegmentPages {
-  PageHead page[kSegmentPages];
-  int32_t n_positions = 0;
+int32_t n_segments(int32_t position) { return position / kSegment + 1; }
 
-  template <class Args>
-  SegmentPages(const Args& a, int32_t slot, int32_t position, int32_t segment, int32_t kv_head) {
-    const int64_t first = int64_t(segment) * kSegment;
-    const int64_t n = position + int64_t(1) - first < kSegment ? position + int64_t(1) - first : kSegment;
-    for (int32_t p = 0; p * kPageTokens < n; p++) {
-      const char* at = page_at(a, slot, int32_t(first / kPageTokens) + p);
-      if (!at) return;
-      page[p] = head_in_page(at, kv_head, a.head_dim);
-    }
-    n_positions = int32_t(n);
+// Positions of a segment that a row at `position` sees.
+int32_t n_visible(int32_t position, int32_t segment) {
+  const int64_t n = position + int64_t(1) - int64_t(segment) * kSegment;
+  return n < 0 ? 0 : n < kSegment ? int32_t(n) : kSegment;
+}
+
+// The first n_positions of a segment; false when a page id is out of range.
+template <class Args>
+bool find_pages(const Args& a, int32_t slot, int32_t segment, int32_t n_positions, int32_t kv_head,
+                SegmentPages& pages) {
+  for (int32_t p = 0; p < n_pages_of(n_positions); p++) {
+    const char* at = page_at(a, slot, segment * kSegmentPages + p);
+    if (!at) return false;
+    pages.page[p] = head_in_page(at, kv_head, a.head_dim);
   }
+  return true;
+}
+
+// One segment of `n_heads` heads of `n_rows` consecutive positions of one slot; part[row * n_heads + head].
+struct Block {
+  const float* query;  // of the first row and head
+  int64_t row_stride;  // of queries
+  int32_t slot, position, n_rows, n_heads, kv_head;
 };
-
-// H query heads against the keys: scores[h][i], padded to whole pages with kNoScore.
-template <int H>
-void segment_scores(const float* q, int32_t head_dim, const SegmentPages& pages, float (*scores)[kSegment]) {
-  const int32_t n_pages = (pages.n_positions + kPageTokens - 1) / kPageTokens;
-  for (int32_t p = 0; p < n_pages; p++) {
-    const uint16_t* k = pages.page[p].k;
-    const char* next = (const char*)pages.page[p + 1 < n_pages ? p + 1 : p].k;
-    const char* values = (const char*)pages.page[p].v;
-    F16 acc[H];
-    for (int h = 0; h < H; h++) acc[h] = splat<F16>(0.f);
-    for (int32_t d = 0; d < head_dim; d += 2) {
-      prefetch(next + 32 * d);
-      prefetch_outer(values + 32 * d);
-      HELIOS_UNROLL
-      for (int e = 0; e < 2; e++) {
-        const F16 keys = load_as_float<F16>((const Half*)(k + (d + e) * kPageTokens));
-        HELIOS_UNROLL
-        for (int h = 0; h < H; h++) acc[h] = fma(keys, splat<F16>(q[h * head_dim + d + e]), acc[h]);
-      }
-    }
-    for (int h = 0; h < H; h++) store(scores[h] + p * kPageTokens, acc[h]);
+template <int Q>
+void attend_queries(const Block& b, int32_t segment, const SegmentPages& pages, int32_t head_dim, float* const* part) {
+  SegmentQueries<Q> s;
+  for (int i = 0; i < Q; i++) {
+    const int32_t row = i / b.n_heads;
+    const float* query = b.query + row * b.row_stride + i % b.n_heads * head_dim;
+    for (int32_t d = 0; d < head_dim; d++) s.query[d][i] = query[d];
+    s.n_positions[i] = n_visible(b.position + row, segment);
+    s.part[i] = part[i];
   }
-  for (int h = 0; h < H; h++)
-    for (int32_t i = pages.n_positions; i < n_pages * kPageTokens; i++) scores[h][i] = kNoScore;
+  attend_segment<Q>(s, pages, head_dim);
 }
-
-// scores -> weights e^(score - max), in place; returns {max, sum}.
-struct MaxSum {
-  float max, sum;
-};
-MaxSum exponentiate(float* scores, int32_t n_padded) {
-  F8 largest = load<F8>(scores), sum = splat<F8>(0.f);
-  for (int32_t i = 8; i < n_padded; i += 8) largest = max(largest, load<F8>(scores + i));
-  const float m = max_lanes(largest);
-  for (int32_t i = 0; i < n_padded; i += 8) {
-    const F8 e = exp(load<F8>(scores + i) - splat<F8>(m));
-    sum = sum + e;
-    store(scores + i, e);
-  }
-  return {m, sum_lanes(sum)};
-}
-
-// Weighted sum of the values for D vectors of 8 dimensions from `dim` on: out[h][dim..].
-template <int H, int D>
-void weighted_values(const SegmentPages& pages, const float (*weights)[kSegment], int32_t head_dim, int32_t dim, float* const* out) {
-  F8 acc[H][D];
-  for (int h = 0; h < H; h++)
-    for (int d = 0; d < D; d++) acc[h][d] = splat<F8>(0.f);
-  for (int32_t i = 0; i < pages.n_positions; i++) {
-    const Half* v = (const Half*)(pages.page[i / kPageTokens].v + i % kPageTokens * head_dim + dim);
-    F8 values[D];
-    HELIOS_UNROLL
-    for (int d = 0; d < D; d++) values[d] = load_as_float<F8>(v + 8 * d);
-    HELIOS_UNROLL
-    for (int h = 0; h < H; h++) {
-      const F8 weight = splat<F8>(weights[h][i]);
-      HELIOS_UNROLL
-      for (int d = 0; d < D; d++) acc[h][d] = fma(values[d], weight, acc[h][d]);
+template <class Args>
+void attend_block(const Args& a, const Block& b, int32_t segment, float* const* part) {
+  SegmentPages pages;
+  const int32_t n_queries = b.n_rows * b.n_heads;
+  // A row's segment is empty when one of its own pages is bad, so rows with bad pages go one by one.
+  if (!find_pages(a, b.slot, segment, n_visible(b.position + b.n_rows - 1, segment), b.kv_head, pages)) {
+    for (int32_t row = 0; row < b.n_rows; row++) {
+      const Block alone{b.query + row * b.row_stride, 0, b.slot, b.position + row, 1, b.n_heads, b.kv_head};
+      if (b.n_rows > 1) attend_block(a, alone, segment, part + row * b.n_heads);
     }
-  }
-  for (int h = 0; h < H; h++)
-    for (int d = 0; d < D; d++) store(out[h] + dim + 8 * d, acc[h][d]);
-}
-
-// One segment of H heads: part[h] = {max, sum, values[head_dim]}.
-template <int H>
-void attend_segment(const float* q, int32_t head_dim, const SegmentPages& pages, float* const* part) {
-  if (pages.n_positions == 0) {
-    for (int h = 0; h < H; h++) {
-      part[h][0] = kNoScore;
-      memset(part[h] + 1, 0, sizeof(float) * (1 + size_t(head_dim)));
-    }
+    for (int32_t i = 0; b.n_rows == 1 && i < n_queries; i++) empty_part(part[i], a.head_dim);
     return;
   }
-  alignas(64) float scores[H][kSegment];
-  segment_scores<H>(q, head_dim, pages, scores);
-  const int32_t n_padded = (pages.n_positions + kPageTokens - 1) / kPageTokens * kPageTokens;
-  float* values[H];
-  for (int h = 0; h < H; h++) {
-    const MaxSum s = exponentiate(scores[h], n_padded);
-    part[h][0] = s.max;
-    part[h][1] = s.sum;
-    values[h] = part[h] + 2;
-  }
-  int32_t dim = 0;
-  for (; dim + 32 <= head_dim; dim += 32) weighted_values<H, 4>(pages, scores, head_dim, dim, values);
-  for (; dim < head_dim; dim += 8) weighted_values<H, 1>(pages, scores, head_dim, dim, values);
-}
-void attend_heads(int n_heads, const float* q, int32_t head_dim, const SegmentPages& pages, float* const* part) {
-  switch (n_heads) {
-    case 1: return attend_segment<1>(q, head_dim, pages, part);
-    case 2: return attend_segment<2>(q, head_dim, pages, part);
-    default: return attend_segment<3>(q, head_dim, pages, part);
+  switch (n_queries) {
+    case 1:
+      return attend_queries<1>(b, segment, pages, a.head_dim, part);
+    case 2:
+      return attend_queries<2>(b, segment, pages, a.head_dim, part);
+    case 3:
+      return attend_queries<3>(b, segment, pages, a.head_dim, part);
+    case kRowsTogether * 2:
+      return attend_queries<kRowsTogether * 2>(b, segment, pages, a.head_dim, part);
+    case kRowsTogether * 3:
+      return attend_queries<kRowsTogether * 3>(b, segment, pages, a.head_dim, part);
+#if defined(HELIOS_AVX512)
+    case 4:
+      return attend_queries<4>(b, segment, pages, a.head_dim, part);
+#endif
   }
 }
 
 // A softmax over the segments seen so far.
 struct Merged {
-  float max = kNoScore, sum = 0;
+  float max, sum;
   alignas(64) float values[kMaxHeadDim];
 
   void start(int32_t head_dim) {
@@ -145,7 +105,8 @@ struct Merged {
     const float top = part[0] > max ? part[0] : max;
     const F8 keep = exp(splat<F8>(max - top)), take = exp(splat<F8>(part[0] - top));
     sum = fma(part[1], first_lane(take), sum * first_lane(keep));
-    for (int32_t d = 0; d < head_dim; d += 8) store(values + d, fma(load<F8>(part + 2 + d), take, load<F8>(values + d) * keep));
+    for (int32_t d = 0; d < head_dim; d += 8)
+      store(values + d, fma(load<F8>(part + 2 + d), take, load<F8>(values + d) * keep));
     max = top;
   }
   void finish(float* out, int32_t head_dim) const {
@@ -160,10 +121,9 @@ struct Merged {
 };
 
 template <class Args>
-const float* query(const Args& a, int32_t row, int32_t head) {
-  return as<float>(a.qkv) + (int64_t(row) * (a.n_heads + 2 * a.n_kv_heads) + head) * a.head_dim;
+int64_t qkv_stride(const Args& a) {
+  return int64_t(a.n_heads + 2 * a.n_kv_heads) * a.head_dim;
 }
-int32_t n_segments(int32_t position) { return position / kSegment + 1; }
 
 struct Attention {
   using Args = HeliosArgs_attention;
@@ -172,38 +132,66 @@ struct Attention {
     e.out = Size(a.rows_capacity) * a.n_heads * a.head_dim * 4;
     return true;
   }
-  static int32_t n_tasks(const Args& a, int32_t) {
-    const int64_t n = int64_t(live_count(a.counts, HELIOS_COUNT_ROWS, a.rows_capacity)) * a.n_kv_heads;
-    return n < INT32_MAX ? int32_t(n) : INT32_MAX;
+  static int64_t n_items(const Args& a) {
+    const int32_t n_rows = live_count(a.counts, HELIOS_COUNT_ROWS, a.rows_capacity);
+    return (int64_t(n_rows) + kRowsTogether - 1) / kRowsTogether * a.n_kv_heads;
   }
-  // Task: a row and a KV head, late rows (the long ones of a prompt) first.
+  static int32_t n_tasks(const Args& a, int32_t) { return int32_t(n_items(a) < INT32_MAX ? n_items(a) : INT32_MAX); }
+  // Task: a few rows and a KV head, late rows (the long ones of a prompt) first.
   static void run(const Args& a, int32_t task, int32_t n_tasks) {
-    const int64_t n_items = int64_t(live_count(a.counts, HELIOS_COUNT_ROWS, a.rows_capacity)) * a.n_kv_heads;
-    for (int64_t item = task; item < n_items; item += n_tasks)
-      attend_row(a, int32_t((n_items - 1 - item) / a.n_kv_heads), int32_t(item % a.n_kv_heads));
+    const int32_t n_rows = live_count(a.counts, HELIOS_COUNT_ROWS, a.rows_capacity);
+    for (int64_t n = n_items(a), item = task; item < n; item += n_tasks) {
+      const int32_t first = int32_t((n - 1 - item) / a.n_kv_heads) * kRowsTogether;
+      const int32_t count = n_rows - first < kRowsTogether ? n_rows - first : kRowsTogether;
+      attend_rows(a, first, count, int32_t(item % a.n_kv_heads));
+    }
   }
-  static void attend_row(const Args& a, int32_t row, int32_t kv_head) {
-    const int32_t position = as<int32_t>(a.row_position)[row], slot = as<int32_t>(a.row_slot)[row];
-    if (!in_range(position, int64_t(a.pages_per_slot) * kPageTokens) || !in_range(slot, a.n_slots)) return;
-    const int32_t heads_each = a.n_heads / a.n_kv_heads;
-    for (int32_t first = 0; first < heads_each; first += kHeadsAtOnce) {
-      const int32_t n_heads = heads_each - first < kHeadsAtOnce ? heads_each - first : kHeadsAtOnce, head = kv_head * heads_each + first;
-      alignas(64) float parts[kHeadsAtOnce][2 + kMaxHeadDim];
-      float* const part[kHeadsAtOnce] = {parts[0], parts[1], parts[2]};
-      Merged merged[kHeadsAtOnce];
-      for (int32_t h = 0; h < n_heads; h++) merged[h].start(a.head_dim);
-      for (int32_t s = 0; s < n_segments(position); s++) {
-        attend_heads(n_heads, query(a, row, head), a.head_dim, SegmentPages(a, slot, position, s, kv_head), part);
-        for (int32_t h = 0; h < n_heads; h++) merged[h].add(part[h], a.head_dim);
+  // Whether rows [first, first + n) are consecutive positions of one slot, within one segment.
+  static bool go_together(const Args& a, int32_t first, int32_t n) {
+    const int32_t *position = as<int32_t>(a.row_position) + first, *slot = as<int32_t>(a.row_slot) + first;
+    for (int32_t i = 1; i < n; i++)
+      if (slot[i] != slot[0] || position[i] != position[i - 1] + 1 || position[i] % kSegment == 0) return false;
+    return n == kRowsTogether;
+  }
+  static void attend_rows(const Args& a, int32_t first, int32_t n, int32_t kv_head) {
+    const int32_t step = go_together(a, first, n) ? n : 1, heads_each = a.n_heads / a.n_kv_heads;
+    for (int32_t row = first; row < first + n; row += step) {
+      const int32_t position = as<int32_t>(a.row_position)[row], slot = as<int32_t>(a.row_slot)[row];
+      const int64_t end = int64_t(a.pages_per_slot) * kPageTokens;
+      if (!in_range(position, end) || !in_range(position + (step - 1), end) || !in_range(slot, a.n_slots)) continue;
+      for (int32_t head = 0; head < heads_each; head += kHeadsTogether) {
+        const int32_t n_heads = heads_each - head < kHeadsTogether ? heads_each - head : kHeadsTogether;
+        attend_heads(a, row, kv_head * heads_each + head,
+                     Block{nullptr, qkv_stride(a), slot, position, step, n_heads, kv_head});
       }
-      for (int32_t h = 0; h < n_heads; h++) merged[h].finish(as<float>(a.out) + (int64_t(row) * a.n_heads + head + h) * a.head_dim, a.head_dim);
+    }
+  }
+  // All segments of a block of queries, the first one being `head` of `row`.
+  static void attend_heads(const Args& a, int32_t row, int32_t head, Block b) {
+    alignas(64) float parts[kMaxQueries][2 + kMaxHeadDim];
+    float* part[kMaxQueries];
+    Merged merged[kMaxQueries];
+    const int32_t n_queries = b.n_rows * b.n_heads;
+    b.query = as<float>(a.qkv) + row * b.row_stride + int64_t(head) * a.head_dim;
+    for (int32_t i = 0; i < n_queries; i++) {
+      part[i] = parts[i];
+      merged[i].start(a.head_dim);
+    }
+    for (int32_t s = 0; s < n_segments(b.position); s++) {
+      attend_block(a, b, s, part);
+      for (int32_t i = 0; i < n_queries; i++) merged[i].add(part[i], a.head_dim);
+    }
+    for (int32_t i = 0; i < n_queries; i++) {
+      const int64_t at = int64_t(row + i / b.n_heads) * a.n_heads + head + i % b.n_heads;
+      merged[i].finish(as<float>(a.out) + at * a.head_dim, a.head_dim);
     }
   }
 };
 
 template <class Args>
 bool partials_are_acceptable(const Args& a) {
-  return a.max_segments > 0 && is_width(int64_t(a.n_heads) * a.head_dim) && a.head_dim > 0 && a.head_dim % 8 == 0 && a.head_dim <= kMaxHeadDim && a.rows_capacity > 0;
+  return a.max_segments > 0 && is_width(int64_t(a.n_heads) * a.head_dim) && a.head_dim > 0 && a.head_dim % 8 == 0 &&
+         a.head_dim <= kMaxHeadDim && a.rows_capacity > 0;
 }
 template <class Args>
 Size partials_nbytes(const Args& a) {
@@ -236,21 +224,24 @@ struct AttentionSplit {
     return n < INT32_MAX ? int32_t(n) : INT32_MAX;
   }
   static void run(const Args& a, int32_t task, int32_t n_tasks) {
-    const int32_t n_rows = live_count(a.counts, HELIOS_COUNT_ROWS, a.rows_capacity), segments = live_segments(a, n_rows);
+    const int32_t n_rows = live_count(a.counts, HELIOS_COUNT_ROWS, a.rows_capacity),
+                  segments = live_segments(a, n_rows);
     const int64_t n_items = int64_t(n_rows) * a.n_kv_heads * segments;
     for (int64_t item = task; item < n_items; item += n_tasks)
-      attend_part(a, int32_t(item / segments / a.n_kv_heads), int32_t(item / segments % a.n_kv_heads), int32_t(item % segments));
+      attend_part(a, int32_t(item / segments / a.n_kv_heads), int32_t(item / segments % a.n_kv_heads),
+                  int32_t(item % segments));
   }
   static void attend_part(const Args& a, int32_t row, int32_t kv_head, int32_t segment) {
     const int32_t position = as<int32_t>(a.row_position)[row], slot = as<int32_t>(a.row_slot)[row];
     if (position < 0 || segment >= n_segments(position)) return;
-    const SegmentPages pages(a, slot, position, segment, kv_head);
     const int32_t heads_each = a.n_heads / a.n_kv_heads;
-    for (int32_t first = 0; first < heads_each; first += kHeadsAtOnce) {
-      const int32_t n_heads = heads_each - first < kHeadsAtOnce ? heads_each - first : kHeadsAtOnce, head = kv_head * heads_each + first;
-      float* part[kHeadsAtOnce] = {};
+    for (int32_t first = 0; first < heads_each; first += kHeadsTogether) {
+      const int32_t n_heads = heads_each - first < kHeadsTogether ? heads_each - first : kHeadsTogether,
+                    head = kv_head * heads_each + first;
+      float* part[kHeadsTogether] = {};
       for (int32_t h = 0; h < n_heads; h++) part[h] = as<float>(a.partials) + partial_at(a, row, head + h, segment);
-      attend_heads(n_heads, query(a, row, head), a.head_dim, pages, part);
+      const float* query = as<float>(a.qkv) + row * qkv_stride(a) + int64_t(head) * a.head_dim;
+      attend_block(a, Block{query, 0, slot, position, 1, n_heads, kv_head}, segment, part);
     }
   }
 };
@@ -276,7 +267,8 @@ struct AttentionMerge {
       for (int32_t head = 0; head < a.n_heads; head++) {
         Merged merged;
         merged.start(a.head_dim);
-        for (int32_t s = 0; s < n_segments(position); s++) merged.add(as<float>(a.partials) + partial_at(a, row, head, s), a.head_dim);
+        for (int32_t s = 0; s < n_segments(position); s++)
+          merged.add(as<float>(a.partials) + partial_at(a, row, head, s), a.head_dim);
         merged.finish(as<float>(a.out) + (int64_t(row) * a.n_heads + head) * a.head_dim, a.head_dim);
       }
     }

@@ -1,6 +1,7 @@
 // Element by element over float rows: the bias of a linear map, and the SiLU gate.
 //
-//   add_bias: y[i] += bias;   silu_gate: y[i] = silu(gate[i]) * up[i], silu(v) = v / (1 + e^-v) with the polynomial of vec.h
+//   add_bias: y[i] += bias;   silu_gate: y[i] = silu(gate[i]) * up[i], silu(v) = v / (1 + e^-v) with the polynomial of
+//   vec.h
 // Bound: one read and one write of the rows, in cache.
 #include "host.h"
 #include "vec.h"

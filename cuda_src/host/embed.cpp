@@ -54,14 +54,17 @@ struct EmbedFloat {
 template <class Args, class Format>
 struct Embed {
   static bool extents(const Args& a, Extents<Args>& e) {
-    if (a.rows_capacity <= 0 || !is_width(a.hidden) || a.hidden % Format::kUnit || !is_width(a.vocabulary)) return false;
+    if (a.rows_capacity <= 0 || !is_width(a.hidden) || a.hidden % Format::kUnit || !is_width(a.vocabulary))
+      return false;
     e.counts = Size(16);
     e.row_token = Size(a.rows_capacity) * 4;
     e.weight = divide_up(Size(a.vocabulary), 8) * (a.hidden / Format::kUnit) * Format::kUnitBytes;
     e.x = Size(a.rows_capacity) * a.hidden * 4;
     return true;
   }
-  static int32_t n_tasks(const Args& a, int32_t) { return row_tasks(live_count(a.counts, HELIOS_COUNT_ROWS, a.rows_capacity), a.hidden); }
+  static int32_t n_tasks(const Args& a, int32_t) {
+    return row_tasks(live_count(a.counts, HELIOS_COUNT_ROWS, a.rows_capacity), a.hidden);
+  }
   static void run(const Args& a, int32_t task, int32_t n_tasks) {
     const Span rows = part_of(live_count(a.counts, HELIOS_COUNT_ROWS, a.rows_capacity), task, n_tasks);
     const int32_t n_units = a.hidden / Format::kUnit;
@@ -70,7 +73,8 @@ struct Embed {
       if (!in_range(token, a.vocabulary)) continue;
       const uint8_t* group = as<uint8_t>(a.weight) + int64_t(token / 8) * n_units * Format::kUnitBytes;
       float* x = as<float>(a.x) + int64_t(i) * a.hidden;
-      for (int32_t u = 0; u < n_units; u++) Format::unit(group + int64_t(u) * Format::kUnitBytes, token % 8, x + int64_t(u) * Format::kUnit);
+      for (int32_t u = 0; u < n_units; u++)
+        Format::unit(group + int64_t(u) * Format::kUnitBytes, token % 8, x + int64_t(u) * Format::kUnit);
     }
   }
 };

@@ -1,7 +1,8 @@
-// What every host kernel shares: checked sizes, live counts, the split of work into tasks, and how a kernel is registered.
-// A kernel is a class with three static functions over its argument struct: `extents` (bytes behind each pointer, or false when
-// the scalars are not acceptable), `n_tasks` and `run`. No kernel allocates, locks, throws or keeps state between calls.
-// Always true: indices that come from memory (counts, slots, positions, tokens, page ids) are checked before they are used.
+// What every host kernel shares: checked sizes, live counts, the split of work into tasks, and how a kernel is
+// registered. A kernel is a class with three static functions over its argument struct: `extents` (bytes behind each
+// pointer, or false when the scalars are not acceptable), `n_tasks` and `run`. No kernel allocates, locks, throws or
+// keeps state between calls. Always true: indices that come from memory (counts, slots, positions, tokens, page ids)
+// are checked before they are used.
 #pragma once
 #include <stddef.h>
 #include <stdint.h>
@@ -10,7 +11,8 @@
 
 namespace helios {
 
-// A number of elements or bytes that remembers overflow: negative input or overflow anywhere gives `kUnacceptable` for good.
+// A number of elements or bytes that remembers overflow: negative input or overflow anywhere gives `kUnacceptable` for
+// good.
 constexpr uint64_t kUnacceptable = UINT64_MAX;
 struct Size {
   uint64_t n = 0;
@@ -41,13 +43,13 @@ inline Size strided(int32_t rows, int32_t stride, int32_t width) { return Size(i
 template <class Args>
 struct ExtentsOf;
 #define HELIOS_SIZE_FIELD(kind, name) Size name;
-#define HELIOS_EXTENTS(id, name, list)                                \
-  struct Extents_##id {                                               \
-    list(HELIOS_SIZE_FIELD)                                           \
-  };                                                                  \
-  template <>                                                         \
-  struct ExtentsOf<HeliosArgs_##id> {                                 \
-    using type = Extents_##id;                                        \
+#define HELIOS_EXTENTS(id, name, list) \
+  struct Extents_##id {                \
+    list(HELIOS_SIZE_FIELD)            \
+  };                                   \
+  template <>                          \
+  struct ExtentsOf<HeliosArgs_##id> {  \
+    using type = Extents_##id;         \
   };
 HELIOS_KERNELS(HELIOS_EXTENTS)
 template <class Args>
@@ -69,19 +71,24 @@ struct Registered {
   static int32_t n_tasks(const void* args, int32_t n_threads) {
     return Kernel::n_tasks(*static_cast<const Args*>(args), n_threads > 0 ? n_threads : 1);
   }
-  static void run(const void* args, int32_t task, int32_t n_tasks) { Kernel::run(*static_cast<const Args*>(args), task, n_tasks); }
+  static void run(const void* args, int32_t task, int32_t n_tasks) {
+    Kernel::run(*static_cast<const Args*>(args), task, n_tasks);
+  }
 };
 #define HELIOS_DECLARE_HOST(id, name, list) extern const HostKernel host_##id;
 HELIOS_KERNELS(HELIOS_DECLARE_HOST)
 // HELIOS_HOST_KERNEL(id, class): defines the kernel `id` by a class.
-#define HELIOS_HOST_KERNEL(id, ...)                                                                                     \
-  const HostKernel host_##id = {Registered<HeliosArgs_##id, __VA_ARGS__>::extent, Registered<HeliosArgs_##id, __VA_ARGS__>::n_tasks, \
+#define HELIOS_HOST_KERNEL(id, ...)                                                \
+  const HostKernel host_##id = {Registered<HeliosArgs_##id, __VA_ARGS__>::extent,  \
+                                Registered<HeliosArgs_##id, __VA_ARGS__>::n_tasks, \
                                 Registered<HeliosArgs_##id, __VA_ARGS__>::run};
 
 inline int32_t clamp(int32_t v, int32_t low, int32_t high) { return v < low ? low : v > high ? high : v; }
 
 // A live count in device memory, never more than the capacity that the extents were proven for.
-inline int32_t live_count(const void* count, int32_t capacity) { return clamp(*static_cast<const int32_t*>(count), 0, capacity); }
+inline int32_t live_count(const void* count, int32_t capacity) {
+  return clamp(*static_cast<const int32_t*>(count), 0, capacity);
+}
 inline int32_t live_count(const void* counts, int which, int32_t capacity) {
   return clamp(static_cast<const int32_t*>(counts)[which], 0, capacity);
 }

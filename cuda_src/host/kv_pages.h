@@ -9,12 +9,15 @@ constexpr int kPageTokens = HELIOS_PAGE_TOKENS, kMaxHeadDim = 256;
 
 template <class Args>
 inline bool attention_shape_is_acceptable(const Args& a) {
-  return a.rows_capacity > 0 && a.n_slots > 0 && a.pages_per_slot > 0 && a.pages_per_slot <= INT32_MAX / kPageTokens && a.n_pages > 0 &&
-         is_width(a.n_heads) && is_width(a.n_kv_heads) && a.n_heads % a.n_kv_heads == 0 && a.head_dim > 0 && a.head_dim % 8 == 0 &&
-         a.head_dim <= kMaxHeadDim && is_width((int64_t(a.n_heads) + 2 * int64_t(a.n_kv_heads)) * a.head_dim);
+  return a.rows_capacity > 0 && a.n_slots > 0 && a.pages_per_slot > 0 && a.pages_per_slot <= INT32_MAX / kPageTokens &&
+         a.n_pages > 0 && is_width(a.n_heads) && is_width(a.n_kv_heads) && a.n_heads % a.n_kv_heads == 0 &&
+         a.head_dim > 0 && a.head_dim % 8 == 0 && a.head_dim <= kMaxHeadDim &&
+         is_width((int64_t(a.n_heads) + 2 * int64_t(a.n_kv_heads)) * a.head_dim);
 }
 // Bytes of one layer's part of a page, and of the plane from that part in page 0 to the end of it in the last page.
-inline Size page_part_nbytes(int32_t n_kv_heads, int32_t head_dim) { return Size(n_kv_heads) * head_dim * (kPageTokens * 2 * 2); }
+inline Size page_part_nbytes(int32_t n_kv_heads, int32_t head_dim) {
+  return Size(n_kv_heads) * head_dim * (kPageTokens * 2 * 2);
+}
 template <class Args>
 inline Size kv_nbytes(const Args& a) {
   return Size(int64_t(a.n_pages) - 1) * Size(a.page_stride) + page_part_nbytes(a.n_kv_heads, a.head_dim);
@@ -27,7 +30,9 @@ inline Size qkv_nbytes(const Args& a) {
 // Sets the extents that rope and attention share.
 template <class Args>
 inline bool paged_extents(const Args& a, Extents<Args>& e) {
-  if (!attention_shape_is_acceptable(a) || a.page_stride < 0 || a.page_stride % 2 || Size(a.page_stride).n < page_part_nbytes(a.n_kv_heads, a.head_dim).n) return false;
+  if (!attention_shape_is_acceptable(a) || a.page_stride < 0 || a.page_stride % 2 ||
+      Size(a.page_stride).n < page_part_nbytes(a.n_kv_heads, a.head_dim).n)
+    return false;
   e.counts = Size(16);
   e.row_position = e.row_slot = Size(a.rows_capacity) * 4;
   e.page_table = Size(a.n_slots) * a.pages_per_slot * 4;

@@ -1,25 +1,29 @@
-// y = W x for packed rows, one driver for every weight format and every output: it walks groups of 8 output rows and blocks of
-// tokens, asks the format for the sums, and hands them to the output.
+// y = W x for packed rows, one driver for every weight format and every output: it walks groups of 8 output rows and
+// blocks of tokens, asks the format for the sums, and hands them to the output.
 //
 // A format provides
-//   kInputs (n_in is a multiple), group_nbytes(n_in), input_nbytes(rows_capacity, n_in), Input(args, n_rows), kGroups, and
-//   compute<G>(w, input, first_token, n_tokens <= kTokens, sums): sums[t][8*G] for G consecutive groups at w.
-// Bits: a sum depends on its own weights and its own input row only; never on kTokens, the tile, the task or the thread.
+//   kInputs (n_in is a multiple), group_nbytes(n_in), input_nbytes(rows_capacity, n_in), Input(args, n_rows), kGroups,
+//   and compute<G>(w, input, first_token, n_tokens <= kTokens, sums): sums[t][8*G] for G consecutive groups at w.
+// Bits: a sum depends on its own weights and its own input row only; never on kTokens, the tile, the task or the
+// thread.
 //
-// Tasks: (token block, run of groups), token block fastest, so that neighbours share the weights in cache. Runs are as measured:
-// 8 groups for up to 4 tokens (smaller ones lose bandwidth to task starts), 4 up to 32, then 2; fewer when threads are many.
+// Tasks: (token block, run of groups), run fastest, so that a block's activations stay in the second cache while the
+// weights stream by. Runs are as measured: 8 groups for up to 4 tokens (smaller ones lose bandwidth to task starts), 4
+// up to 32, then 2; fewer when threads are many.
 #pragma once
 #include "host.h"
 #include "vec.h"
 
 namespace helios {
 
-constexpr int kGroup = 8;     // output rows
-constexpr int kTokens = 128;  // tokens of one block: sums and activations of a block both stay in the first cache
+constexpr int kGroup = 8;  // output rows
+constexpr int kTokens =
+    64;  // tokens of one block: sums and activations of 32 inputs stay in the first cache, of all inputs in the second
 
 struct TokenBlocks {
   int32_t n, size;
-  explicit TokenBlocks(int32_t n_rows) : n((n_rows + kTokens - 1) / kTokens), size(n ? ((n_rows + n - 1) / n + 3) & ~3 : 0) {}
+  explicit TokenBlocks(int32_t n_rows)
+      : n((n_rows + kTokens - 1) / kTokens), size(n ? ((n_rows + n - 1) / n + 3) & ~3 : 0) {}
 };
 
 // The sums of one group inside `compute`'s result: token t at sums + t * stride.
@@ -32,7 +36,9 @@ struct Sums {
 template <class Args, class Format>
 struct LinearBase {
   static bool common_extents(const Args& a, Extents<Args>& e, int groups_a_unit) {
-    if (!is_width(a.n_in) || a.n_in % Format::kInputs || !is_width(a.n_out) || a.rows_capacity <= 0 || a.y_stride < a.n_out) return false;
+    if (!is_width(a.n_in) || a.n_in % Format::kInputs || !is_width(a.n_out) || a.rows_capacity <= 0 ||
+        a.y_stride < a.n_out)
+      return false;
     e.n_rows = Size(4);
     e.x = Format::input_nbytes(a.rows_capacity, a.n_in);
     e.weight = divide_up(Size(a.n_out), kGroup) * groups_a_unit * Format::group_nbytes(a.n_in);
@@ -47,7 +53,8 @@ struct LinearBase {
     const int32_t fair = int32_t(int64_t(n_units) * groups_a_unit * n_blocks / (4 * int64_t(n_threads)));
     const int32_t units_a_run = clamp(clamp(fair, 1, usual) / groups_a_unit, 1, n_units);
     int32_t n_runs = (n_units + units_a_run - 1) / units_a_run;
-    if (n_runs % n_threads && n_runs + n_threads <= n_units) n_runs += n_threads - n_runs % n_threads;  // no thread ends a run short
+    if (n_runs % n_threads && n_runs + n_threads <= n_units)
+      n_runs += n_threads - n_runs % n_threads;  // no thread ends a run short
     return n_runs * n_blocks;
   }
   // f(first unit, end unit, first token, n tokens)
@@ -56,8 +63,8 @@ struct LinearBase {
     const int32_t n_rows = live_count(a.n_rows, a.rows_capacity);
     const TokenBlocks blocks(n_rows);
     if (blocks.n == 0 || n_tasks < blocks.n) return;
-    const int32_t first_token = task % blocks.n * blocks.size;
-    const Span units = part_of((a.n_out + kGroup - 1) / kGroup, task / blocks.n, n_tasks / blocks.n);
+    const int32_t n_runs = n_tasks / blocks.n, first_token = task / n_runs * blocks.size;
+    const Span units = part_of((a.n_out + kGroup - 1) / kGroup, task % n_runs, n_runs);
     const int32_t n_tokens = n_rows - first_token < blocks.size ? n_rows - first_token : blocks.size;
     if (n_tokens > 0) f(units, first_token, n_tokens);
   }
@@ -114,7 +121,9 @@ struct Linear : LinearBase<Args, Format> {
 template <class Args, class Format>
 struct LinearSiluGate : LinearBase<Args, Format> {
   using Base = LinearBase<Args, Format>;
-  static bool extents(const Args& a, Extents<Args>& e) { return a.n_out % kGroup == 0 && Base::common_extents(a, e, 2); }
+  static bool extents(const Args& a, Extents<Args>& e) {
+    return a.n_out % kGroup == 0 && Base::common_extents(a, e, 2);
+  }
   static int32_t n_tasks(const Args& a, int32_t n_threads) { return Base::n_tasks_of(a, n_threads, 2); }
 
   static void run(const Args& a, int32_t task, int32_t n_tasks) {
@@ -123,7 +132,8 @@ struct LinearSiluGate : LinearBase<Args, Format> {
     Base::for_task(a, task, n_tasks, [&](Span pairs, int32_t first_token, int32_t n_tokens) {
       constexpr bool kTogether = Format::kGroups >= 2;
       alignas(64) float sums[2 * kTokens * kGroup];
-      const Sums gate{sums, kTogether ? 2 * kGroup : kGroup}, up{sums + (kTogether ? kGroup : kTokens * kGroup), gate.stride};
+      const Sums gate{sums, kTogether ? 2 * kGroup : kGroup},
+          up{sums + (kTogether ? kGroup : kTokens * kGroup), gate.stride};
       for (int32_t pair = pairs.begin; pair < pairs.end; pair++) {
         const uint8_t* w = as<uint8_t>(a.weight) + 2 * pair * group_nbytes;
         if constexpr (kTogether) {
@@ -140,9 +150,9 @@ struct LinearSiluGate : LinearBase<Args, Format> {
 };
 
 // The three linear kernels of one format.
-#define HELIOS_LINEAR_KERNELS(suffix, Format)                                                                                      \
-  HELIOS_HOST_KERNEL(linear_##suffix, Linear<HeliosArgs_linear_##suffix, Format, StoreSums>)                                       \
-  HELIOS_HOST_KERNEL(linear_add_##suffix, Linear<HeliosArgs_linear_add_##suffix, Format, AddSums>)                                 \
+#define HELIOS_LINEAR_KERNELS(suffix, Format)                                                      \
+  HELIOS_HOST_KERNEL(linear_##suffix, Linear<HeliosArgs_linear_##suffix, Format, StoreSums>)       \
+  HELIOS_HOST_KERNEL(linear_add_##suffix, Linear<HeliosArgs_linear_add_##suffix, Format, AddSums>) \
   HELIOS_HOST_KERNEL(linear_silu_gate_##suffix, LinearSiluGate<HeliosArgs_linear_silu_gate_##suffix, Format>)
 
 }  // namespace helios

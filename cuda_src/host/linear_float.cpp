@@ -2,8 +2,8 @@
 //
 //   y[row] = sum over inputs k, ascending:  acc = fma(w[k], x[k], acc)
 // Layout g8 in kernels.h: [group][input][8 rows], so lane = output row and a weight vector meets one broadcast input.
-// Bound: the weight stream for few tokens; beyond, 2 fused multiply-adds a cycle. A chain waits 4 cycles for itself, so a tile
-// holds up to 8 independent ones: 8 tokens of a group, or one or two tokens of 4 groups.
+// Bound: the weight stream for few tokens; beyond, 2 fused multiply-adds a cycle. A chain waits 4 cycles for itself, so
+// a tile holds up to 8 independent ones: 8 tokens of a group, or one or two tokens of 4 groups.
 #include "linear.h"
 
 namespace helios {
@@ -25,7 +25,8 @@ struct Float {
 
   // T tokens by G groups; sums[t][8 * stride_groups].
   template <int T, int G>
-  static HELIOS_INLINE void tile(const uint8_t* w, const FloatRows& in, int32_t first_token, float* sums, int stride_groups) {
+  static HELIOS_INLINE void tile(const uint8_t* w, const FloatRows& in, int32_t first_token, float* sums,
+                                 int stride_groups) {
     F8 acc[T][G];
     for (int t = 0; t < T; t++)
       for (int g = 0; g < G; g++) acc[t][g] = splat<F8>(0.f);
@@ -51,7 +52,8 @@ struct Float {
   static void tiles(const uint8_t* w, const FloatRows& x, int32_t first_token, float* sums) {
     constexpr int kAtOnce = T >= 8 ? 1 : T == 4 ? 2 : 4;
     constexpr int kStep = kAtOnce < G ? kAtOnce : G;
-    for (int g = 0; g < G; g += kStep) tile<T, kStep>(w + int64_t(group_nbytes(x.width).n) * g, x, first_token, sums + kGroup * g, G);
+    for (int g = 0; g < G; g += kStep)
+      tile<T, kStep>(w + int64_t(group_nbytes(x.width).n) * g, x, first_token, sums + kGroup * g, G);
   }
 
   template <int G>

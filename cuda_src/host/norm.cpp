@@ -1,9 +1,9 @@
 // RMS norm (to float rows or to quantised rows) and the quantisation of float rows.
 //
 //   y = x / sqrt(mean(x^2) + epsilon) * weight;  quantised rows as in q8_rows.h
-// The sum of squares runs in four accumulators of 8 lanes over blocks of 32, then 8, then single elements: an order that depends
-// on the width alone. Bound: reading x once (it is in the cache of whoever wrote it); 576 elements take about 150 ns.
-// A row index outside x leaves its output row as it is. A NaN stays in its own row.
+// The sum of squares runs in four accumulators of 8 lanes over blocks of 32, then 8, then single elements: an order
+// that depends on the width alone. Bound: reading x once (it is in the cache of whoever wrote it); 576 elements take
+// about 150 ns. A row index outside x leaves its output row as it is. A NaN stays in its own row.
 #include "host.h"
 #include "q8_rows.h"
 #include "vec.h"
@@ -84,7 +84,8 @@ struct QuantizeQ8 {
     const Span rows = part_of(n_rows, task, n_tasks);
     for (int32_t i = rows.begin; i < rows.end; i++) {
       const float* x = as<float>(a.x) + int64_t(i) * a.width;
-      for (int32_t b = 0; b < a.width / kBlock; b++) store_q8_block(a.y, a.rows_capacity, n_rows, i, b, x + b * kBlock, a.width);
+      for (int32_t b = 0; b < a.width / kBlock; b++)
+        store_q8_block(a.y, a.rows_capacity, n_rows, i, b, x + b * kBlock, a.width);
     }
   }
 };

@@ -1,4 +1,5 @@
-// Philox4x32-10 (Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", SC 2011): a draw is a pure function of its name.
+// Philox4x32-10 (Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", SC 2011): a draw is a pure function of
+// its name.
 #pragma once
 #include <stdint.h>
 
@@ -9,7 +10,8 @@ inline double uniform_draw(const uint32_t seed[2], uint32_t position, uint32_t p
   uint32_t c[4] = {position, purpose, 0, 0}, key[2] = {seed[0], seed[1]};
   for (int round = 0; round < 10; round++, key[0] += 0x9E3779B9u, key[1] += 0xBB67AE85u) {
     const uint64_t p0 = uint64_t(0xD2511F53u) * c[0], p1 = uint64_t(0xCD9E8D57u) * c[2];
-    const uint32_t next[4] = {uint32_t(p1 >> 32) ^ c[1] ^ key[0], uint32_t(p1), uint32_t(p0 >> 32) ^ c[3] ^ key[1], uint32_t(p0)};
+    const uint32_t next[4] = {uint32_t(p1 >> 32) ^ c[1] ^ key[0], uint32_t(p1), uint32_t(p0 >> 32) ^ c[3] ^ key[1],
+                              uint32_t(p0)};
     for (int i = 0; i < 4; i++) c[i] = next[i];
   }
   return (double(c[0] >> 5) * 67108864.0 + double(c[1] >> 6)) * 0x1.0p-53;

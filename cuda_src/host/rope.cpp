@@ -1,8 +1,8 @@
 // Rotary positions on q and k, the query scale, and the write of k and v into the row's page.
 //
 //   (a, b) -> (a*cos - b*sin, a*sin + b*cos) for pairs (2i, 2i+1) or (i, i + n_rot/2), i < n_rot/2;  then q *= q_scale
-// Bound: the qkv row once in and out of cache; 960 elements take about 0.5 us. Rows of one page touch different bytes of it.
-// A row whose position, slot or page id is out of range is left as it is and writes nothing.
+// Bound: the qkv row once in and out of cache; 960 elements take about 0.5 us. Rows of one page touch different bytes
+// of it. A row whose position, slot or page id is out of range is left as it is and writes nothing.
 #include "kv_pages.h"
 #include "vec.h"
 
@@ -17,7 +17,9 @@ struct RopeKv {
     return true;
   }
   static int32_t row_width(const Args& a) { return (a.n_heads + 2 * a.n_kv_heads) * a.head_dim; }
-  static int32_t n_tasks(const Args& a, int32_t) { return row_tasks(live_count(a.counts, HELIOS_COUNT_ROWS, a.rows_capacity), row_width(a)); }
+  static int32_t n_tasks(const Args& a, int32_t) {
+    return row_tasks(live_count(a.counts, HELIOS_COUNT_ROWS, a.rows_capacity), row_width(a));
+  }
 
   static void rotate(float* x, const float* cos_sin, int32_t n_rot) {
     const int32_t half = n_rot / 2;
@@ -45,7 +47,8 @@ struct RopeKv {
       float *k = q + int64_t(a.n_heads) * a.head_dim, *v = k + int64_t(a.n_kv_heads) * a.head_dim;
       for (float* p = q; p < k; p++) *p *= a.q_scale;
       for (int32_t h = 0; h < a.n_kv_heads; h++)
-        write_head(head_in_page(page, h, a.head_dim), position % kPageTokens, a.head_dim, k + h * a.head_dim, v + h * a.head_dim);
+        write_head(head_in_page(page, h, a.head_dim), position % kPageTokens, a.head_dim, k + h * a.head_dim,
+                   v + h * a.head_dim);
     }
   }
 };

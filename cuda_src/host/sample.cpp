@@ -1,16 +1,18 @@
 // The choice of a token from a row of logits.
 //
-//   logits -> bias -> penalties -> mask -> / temperature -> top-k -> top-p -> min-p -> one draw against the running sum in id order
-// A kept set is always a prefix of the order (larger logit first, lower id first on a tie), so a set is a Cut: a logit and the last
-// id that still belongs among its equals. Cuts are found by radix selection on the bits of the logit (11 + 11 + 10), never by sorting.
-// Bias is written into the row (and taken out again when log-probabilities are asked for); the rest is computed on the fly.
+//   logits -> bias -> penalties -> mask -> / temperature -> top-k -> top-p -> min-p -> one draw against the running sum
+//   in id order
+// A kept set is always a prefix of the order (larger logit first, lower id first on a tie), so a set is a Cut: a logit
+// and the last id that still belongs among its equals. Cuts are found by radix selection on the bits of the logit (11 +
+// 11 + 10), never by sorting. Bias is written into the row (and taken out again when log-probabilities are asked for);
+// the rest is computed on the fly.
 //
-// Decided here: NaN counts as -infinity, +infinity as 3e38. When no token is left the lowest allowed id is chosen (0 when the mask
-// allows none). A temperature below 1e-5 is greedy. Log-probabilities are never below -9999. One lane is one task, so the bits
-// depend on the lane alone. A sample whose row, lane or slot is out of range gets token -1.
+// Decided here: NaN counts as -infinity, +infinity as 3e38. When no token is left the lowest allowed id is chosen (0
+// when the mask allows none). A temperature below 1e-5 is greedy. Log-probabilities are never below -9999. One lane is
+// one task, so the bits depend on the lane alone. A sample whose row, lane or slot is out of range gets token -1.
 //
-// Bound: the row is 4 bytes a token, in cache from the head: greedy is one pass (about 10 us for 49152 tokens), a draw two more,
-// top-k and top-p three or four more.
+// Bound: the row is 4 bytes a token, in cache from the head: greedy is one pass (about 10 us for 49152 tokens), a draw
+// two more, top-k and top-p three or four more.
 #include <float.h>
 
 #include "host.h"
@@ -57,7 +59,8 @@ struct Logits {
     const F8 zero = splat<F8>(0.f), one = splat<F8>(1.f);
     const F8 factor = splat<F8>(repetition), repeated = choose(greater(v, zero), v / factor, v * factor);
     const F8 untouched = choose(greater(none, words), repeated, choose(is_output, repeated, v));
-    return usable(untouched - splat<F8>(frequency) * to_float(counts) - choose(is_output, splat<F8>(presence) * one, zero));
+    return usable(untouched - splat<F8>(frequency) * to_float(counts) -
+                  choose(is_output, splat<F8>(presence) * one, zero));
   }
   F8 masked(F8 v, int32_t i) const {
     const uint32_t bits = mask[i / 32] >> (i % 32);
@@ -211,9 +214,10 @@ class Selection {
         count += count_[bin];
         mass += mass_[bin];
       }
-      if (bin < 0) {                              // not reached: by less than rounding inside a bin, or in the tail at the top
+      if (bin < 0) {  // not reached: by less than rounding inside a bin, or in the tail at the top
         if (level == 0 && floor > -FLT_MAX) return false;
-        if (level == 0 || lowest < 0) return found = {Cut{}, mass}, true;  // the goal is more than there is: keep everything
+        if (level == 0 || lowest < 0)
+          return found = {Cut{}, mass}, true;  // the goal is more than there is: keep everything
         bin = lowest;
         count -= count_[bin];
         mass -= mass_[bin];
@@ -225,7 +229,8 @@ class Selection {
     finish(goal, low, count_[prefix & ((1u << kBits[2]) - 1)], count, mass, found);
     return true;
   }
-  // `n_equal` tokens have the logit at the cut, after `count` larger ones: keep as many as the goal needs, lowest ids first.
+  // `n_equal` tokens have the logit at the cut, after `count` larger ones: keep as many as the goal needs, lowest ids
+  // first.
   void finish(Goal goal, float logit, int64_t n_equal, int64_t count, double mass, Found& found) const {
     float weight[8];
     store(weight, weights_.of(splat<F8>(logit)));
@@ -259,7 +264,8 @@ Cut cut_for(const HeliosSamplingRow& s, const Logits& logits, const Weights& wei
   Selection::Found by_count{{}, 0};
   if (has_top_k) by_count = selection.find({s.top_k, double(INFINITY)});
   if (!has_top_p) return by_count.cut;
-  const double whole = has_top_k ? by_count.mass : ChunkSums(logits.n, [&](int32_t i) { return weights.of(logits.at(i)); }).total;
+  const double whole =
+      has_top_k ? by_count.mass : ChunkSums(logits.n, [&](int32_t i) { return weights.of(logits.at(i)); }).total;
   const double share = s.top_p > 0.f ? double(s.top_p) : 0.;
   return tighter(selection.find({INT32_MAX, share * whole}).cut, by_count.cut);
 }
@@ -283,7 +289,8 @@ int32_t draw(const HeliosSamplingRow& s, const Logits& logits, const Weights& we
   }
   if (chunk < 0) return fallback;
   int32_t token = fallback;
-  const int32_t begin = chunk * sums.chunk_size, end = begin + sums.chunk_size < logits.n ? begin + sums.chunk_size : logits.n;
+  const int32_t begin = chunk * sums.chunk_size,
+                end = begin + sums.chunk_size < logits.n ? begin + sums.chunk_size : logits.n;
   for (int32_t i = begin; i < end; i += 8) {
     float lanes[8];
     store(lanes, kept(i));
@@ -321,7 +328,8 @@ struct RawDistribution {
       return;
     }
     const Weights weights{logits, top, 1.f};
-    log_total = double(top) + natural_log(ChunkSums(logits.n, [&](int32_t i) { return weights.of(logits.raw(i)); }).total);
+    log_total =
+        double(top) + natural_log(ChunkSums(logits.n, [&](int32_t i) { return weights.of(logits.raw(i)); }).total);
   }
   float logprob(float x) const {
     const double p = double(x) - log_total;
@@ -376,7 +384,10 @@ struct Bias {
   float before[HELIOS_MAX_BIAS];
 
   Bias(const Logits& logits, const HeliosSamplingRow& s, const void* entries)
-      : x(logits.x), n(logits.n), n_entries(s.flags & HELIOS_SAMPLING_BIAS ? clamp(s.n_bias, 0, HELIOS_MAX_BIAS) : 0), entries(as<Entry>(entries)) {}
+      : x(logits.x),
+        n(logits.n),
+        n_entries(s.flags & HELIOS_SAMPLING_BIAS ? clamp(s.n_bias, 0, HELIOS_MAX_BIAS) : 0),
+        entries(as<Entry>(entries)) {}
   void add() {
     for (int32_t i = 0; i < n_entries; i++) {
       if (!in_range(entries[i].id, n)) continue;
@@ -414,7 +425,9 @@ struct Sample {
     e.samples = lanes * sizeof(HeliosSample);
     return true;
   }
-  static int32_t n_tasks(const Args& a, int32_t) { return live_count(a.counts, HELIOS_COUNT_SAMPLES, a.lanes_capacity); }
+  static int32_t n_tasks(const Args& a, int32_t) {
+    return live_count(a.counts, HELIOS_COUNT_SAMPLES, a.lanes_capacity);
+  }
   static void run(const Args& a, int32_t task, int32_t n_tasks) {
     for (int32_t i = task; i < live_count(a.counts, HELIOS_COUNT_SAMPLES, a.lanes_capacity); i += n_tasks) {
       const int32_t row = as<int32_t>(a.sample_row)[i], lane = as<int32_t>(a.sample_lane)[i];
@@ -426,10 +439,12 @@ struct Sample {
       if (in_range(slot, a.n_slots)) sample_lane(a, i, lane, slot, as<int32_t>(a.row_position)[row], out);
     }
   }
-  static void sample_lane(const Args& a, int32_t index, int32_t lane, int64_t slot, int32_t position, HeliosSample& out) {
+  static void sample_lane(const Args& a, int32_t index, int32_t lane, int64_t slot, int32_t position,
+                          HeliosSample& out) {
     const HeliosSamplingRow& s = as<HeliosSamplingRow>(a.sampling)[slot];
     Logits logits{as<float>(a.logits) + int64_t(index) * a.vocabulary, a.vocabulary};
-    if (as<int32_t>(a.lane_masked)[lane]) logits.mask = as<uint32_t>(a.mask) + int64_t(lane) * ((a.vocabulary + 31) / 32);
+    if (as<int32_t>(a.lane_masked)[lane])
+      logits.mask = as<uint32_t>(a.mask) + int64_t(lane) * ((a.vocabulary + 31) / 32);
     if (s.flags & HELIOS_SAMPLING_PENALTIES) {
       logits.histogram = as<uint32_t>(a.histogram) + slot * a.vocabulary;
       logits.repetition = s.repetition_penalty;

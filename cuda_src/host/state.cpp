@@ -1,7 +1,8 @@
-// The device's own book-keeping: page tables, request rows, the row table of a round and its commit. One task each: a few hundred
-// numbers a round, about a microsecond (a histogram row of slot_init, 4 bytes a token of the vocabulary, is the one exception).
-// kernels.h gives the meaning; what is decided here is only what happens to impossible input, which never leaves the buffers:
-// an entry with an index out of range is skipped, a lane that cannot be expanded whole is dead (no rows, nothing emitted).
+// The device's own book-keeping: page tables, request rows, the row table of a round and its commit. One task each: a
+// few hundred numbers a round, about a microsecond (a histogram row of slot_init, 4 bytes a token of the vocabulary, is
+// the one exception). kernels.h gives the meaning; what is decided here is only what happens to impossible input, which
+// never leaves the buffers: an entry with an index out of range is skipped, a lane that cannot be expanded whole is
+// dead (no rows, nothing emitted).
 #include "host.h"
 #include <string.h>
 
@@ -29,7 +30,8 @@ struct SlotInit {
   using Args = HeliosArgs_slot_init;
   static bool extents(const Args& a, Extents<Args>& e) {
     if (a.lanes_capacity <= 0 || a.n_slots <= 0 || !is_width(a.vocabulary)) return false;
-    const Size lanes(a.lanes_capacity), slots(a.n_slots), histogram_row = Size(a.vocabulary) * 4, bias_row(int32_t(HELIOS_MAX_BIAS * 8));
+    const Size lanes(a.lanes_capacity), slots(a.n_slots), histogram_row = Size(a.vocabulary) * 4,
+                                                          bias_row(int32_t(HELIOS_MAX_BIAS * 8));
     e.n_lanes = Size(4);
     e.lane_slot = e.lane_generation = e.lane_position = lanes * 4;
     e.staged_sampling = lanes * sizeof(HeliosSamplingRow);
@@ -50,7 +52,8 @@ struct SlotInit {
       const HeliosSamplingRow& staged = as<HeliosSamplingRow>(a.staged_sampling)[i];
       as<HeliosSamplingRow>(a.sampling)[slot] = staged;
       constexpr int64_t kBiasBytes = HELIOS_MAX_BIAS * 8;
-      memcpy(as<char>(a.bias) + slot * kBiasBytes, as<char>(a.staged_bias) + i * kBiasBytes, size_t(clamp(staged.n_bias, 0, HELIOS_MAX_BIAS)) * 8);
+      memcpy(as<char>(a.bias) + slot * kBiasBytes, as<char>(a.staged_bias) + i * kBiasBytes,
+             size_t(clamp(staged.n_bias, 0, HELIOS_MAX_BIAS)) * 8);
       HeliosRequestRow request = {};
       request.pending_token = -1;
       request.consumed = as<int32_t>(a.lane_position)[i];
@@ -58,7 +61,8 @@ struct SlotInit {
       as<HeliosRequestRow>(a.requests)[slot] = request;
       if (staged.flags & HELIOS_SAMPLING_PENALTIES) {
         const int64_t width = a.vocabulary;
-        memcpy(as<uint32_t>(a.histogram) + slot * width, as<uint32_t>(a.staged_histogram) + i * width, size_t(width) * 4);
+        memcpy(as<uint32_t>(a.histogram) + slot * width, as<uint32_t>(a.staged_histogram) + i * width,
+               size_t(width) * 4);
       }
     }
   }
@@ -76,7 +80,9 @@ bool is_current(const HeliosRequestRow* request, uint32_t generation) {
 struct RowTable {
   using Args = HeliosArgs_row_table;
   static bool extents(const Args& a, Extents<Args>& e) {
-    if (a.lanes_capacity <= 0 || a.rows_capacity <= 0 || a.n_slots <= 0 || a.n_positions <= 0 || !is_width(a.vocabulary)) return false;
+    if (a.lanes_capacity <= 0 || a.rows_capacity <= 0 || a.n_slots <= 0 || a.n_positions <= 0 ||
+        !is_width(a.vocabulary))
+      return false;
     const Size lanes = Size(a.lanes_capacity) * 4, rows = Size(a.rows_capacity) * 4;
     e.n_lanes = Size(4);
     e.lane_slot = e.lane_generation = e.lane_source = e.lane_query_length = e.lane_position = e.lane_sample = lanes;
@@ -118,7 +124,8 @@ struct RowTable {
       if (as<int32_t>(a.lane_source)[i] == HELIOS_TOKENS_PROMPT) {
         const int32_t length = as<int32_t>(a.lane_query_length)[i];
         const bool is_staged = length > 0 && prompt_cursor + length <= a.rows_capacity;
-        wanted = {as<int32_t>(a.prompt_tokens) + (is_staged ? prompt_cursor : 0), is_staged ? length : 0, as<int32_t>(a.lane_position)[i]};
+        wanted = {as<int32_t>(a.prompt_tokens) + (is_staged ? prompt_cursor : 0), is_staged ? length : 0,
+                  as<int32_t>(a.lane_position)[i]};
         prompt_cursor += length > 0 ? length : 0;
       } else if (request) {
         wanted = {&request->pending_token, 1, request->consumed};
@@ -145,7 +152,8 @@ struct Commit {
     if (a.lanes_capacity <= 0 || a.n_slots <= 0 || !is_width(a.vocabulary)) return false;
     const Size lanes(a.lanes_capacity);
     e.n_lanes = Size(4);
-    e.lane_slot = e.lane_generation = e.lane_source = e.lane_query_length = e.lane_position = e.lane_sample = e.lane_first_row = lanes * 4;
+    e.lane_slot = e.lane_generation = e.lane_source = e.lane_query_length = e.lane_position = e.lane_sample =
+        e.lane_first_row = lanes * 4;
     e.counts = Size(16);
     e.sample_lane = lanes * 4;
     e.samples = lanes * sizeof(HeliosSample);
@@ -183,7 +191,8 @@ struct Commit {
       if (sampling.eos[i] == token) return HELIOS_FINISH_EOS;
     return request.emitted >= sampling.output_limit ? HELIOS_FINISH_LIMIT : HELIOS_FINISH_NONE;
   }
-  static void emit(const Args& a, int32_t slot, const HeliosSample& sample, HeliosRequestRow& request, HeliosCompletionLane& record) {
+  static void emit(const Args& a, int32_t slot, const HeliosSample& sample, HeliosRequestRow& request,
+                   HeliosCompletionLane& record) {
     if (!in_range(sample.token, a.vocabulary)) return;
     const HeliosSamplingRow& sampling = as<HeliosSamplingRow>(a.sampling)[slot];
     request.pending_token = sample.token;
@@ -202,7 +211,8 @@ struct Commit {
     memcpy(record.candidate_logprob, sample.candidate_logprob, sizeof record.candidate_logprob);
   }
   static void run(const Args& a, int32_t, int32_t) {
-    const int32_t n_lanes = live_count(a.n_lanes, a.lanes_capacity), n_samples = live_count(a.counts, HELIOS_COUNT_SAMPLES, a.lanes_capacity);
+    const int32_t n_lanes = live_count(a.n_lanes, a.lanes_capacity),
+                  n_samples = live_count(a.counts, HELIOS_COUNT_SAMPLES, a.lanes_capacity);
     write_header(a, n_lanes);
     int32_t next_sample = 0;
     for (int32_t i = 0; i < n_lanes; i++) {
@@ -222,7 +232,8 @@ struct Commit {
         record.consumed = request->consumed;
         record.finish = request->finish;
       }
-      memcpy(as<char>(a.completion) + sizeof(HeliosCompletionHeader) + int64_t(i) * int64_t(sizeof record), &record, sizeof record);
+      memcpy(as<char>(a.completion) + sizeof(HeliosCompletionHeader) + int64_t(i) * int64_t(sizeof record), &record,
+             sizeof record);
     }
   }
 };

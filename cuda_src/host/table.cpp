@@ -13,16 +13,21 @@ constexpr uint32_t kKindOfR = HELIOS_KIND_READ, kKindOfW = HELIOS_KIND_WRITE, kK
                    kKindOfS = HELIOS_KIND_F32;
 
 #define HELIOS_TABLE_FIELD(kind, name) {#name, uint32_t(offsetof(Args, name)), kKindOf##kind},
-#define HELIOS_TABLE_FIELDS(id, name, list)                      \
-  namespace fields_##id {                                        \
-    using Args = HeliosArgs_##id;                                \
-    const HeliosField table[] = {list(HELIOS_TABLE_FIELD)};      \
+#define HELIOS_TABLE_FIELDS(id, name, list)                 \
+  namespace fields_##id {                                   \
+    using Args = HeliosArgs_##id;                           \
+    const HeliosField table[] = {list(HELIOS_TABLE_FIELD)}; \
   }
 HELIOS_KERNELS(HELIOS_TABLE_FIELDS)
 
-#define HELIOS_TABLE_KERNEL(id, name, list)                                                                           \
-  {name, sizeof(HeliosArgs_##id), sizeof(fields_##id::table) / sizeof(HeliosField), fields_##id::table, host_##id.extent, \
-   host_##id.n_tasks, host_##id.run},
+#define HELIOS_TABLE_KERNEL(id, name, list)          \
+  {name,                                             \
+   sizeof(HeliosArgs_##id),                          \
+   sizeof(fields_##id::table) / sizeof(HeliosField), \
+   fields_##id::table,                               \
+   host_##id.extent,                                 \
+   host_##id.n_tasks,                                \
+   host_##id.run},
 
 const HeliosKernel kernels[] = {HELIOS_KERNELS(HELIOS_TABLE_KERNEL)};
 const HeliosKernelLibrary library = {1, sizeof kernels / sizeof kernels[0], kernels, HELIOS_TARGET};
@@ -30,4 +35,6 @@ const HeliosKernelLibrary library = {1, sizeof kernels / sizeof kernels[0], kern
 }  // namespace
 }  // namespace helios
 
-extern "C" __attribute__((visibility("default"))) const HeliosKernelLibrary* helios_kernel_library(void) { return &helios::library; }
+extern "C" __attribute__((visibility("default"))) const HeliosKernelLibrary* helios_kernel_library(void) {
+  return &helios::library;
+}

@@ -1,12 +1,16 @@
 // Vectors of 4, 8 and 16 floats and the few operations that the host kernels need, the same source for every target.
-// The widest register of the target holds one vector; a wider vector is a pair of halves, so lanes and their order never
-// depend on the target. Every function here is lane by lane except those named sum_ and max_.
-// Bits: one target always gives the same bits; targets differ (baseline x86-64 has no fused multiply-add and rounds twice).
+// The widest register of the target holds one vector; a wider vector is a pair of halves, so lanes and their order
+// never depend on the target. Every function here is lane by lane except those named sum_ and max_. Bits: one target
+// always gives the same bits; targets differ (baseline x86-64 has no fused multiply-add and rounds twice).
 #pragma once
 #include <math.h>
 #include <stdint.h>
 #include <string.h>
 #if defined(__x86_64__)
+#if defined(__GNUC__) && !defined(__clang__)
+#pragma GCC diagnostic ignored "-Wmaybe-uninitialized"  // GCC 12's own AVX-512 intrinsics set it off
+#pragma GCC diagnostic ignored "-Wuninitialized"
+#endif
 #include <immintrin.h>
 #elif defined(__aarch64__)
 #include <arm_neon.h>
@@ -18,18 +22,19 @@ namespace helios {
 #if defined(__clang__)
 #define HELIOS_UNROLL _Pragma("unroll")
 #else
-#define HELIOS_UNROLL _Pragma("GCC unroll 8")
+#define HELIOS_UNROLL _Pragma("GCC unroll 16")
 #endif
 
 #if defined(__AVX2__) && defined(__FMA__) && defined(__F16C__)
 #define HELIOS_AVX2 1
 #endif
-#if defined(HELIOS_AVX2) && defined(__AVX512F__) && defined(__AVX512BW__) && defined(__AVX512VL__) && defined(__AVX512VNNI__)
+#if defined(HELIOS_AVX2) && defined(__AVX512F__) && defined(__AVX512BW__) && defined(__AVX512VL__) && \
+    defined(__AVX512VNNI__)
 #define HELIOS_AVX512 1
 #endif
 
-// No instruction. It keeps GCC from reassociating integer sums across the point, which would hoist all the products of a
-// block and spill them (61 stores in a tile of 8; 20 % of the speed). Intrinsics alone do not protect from that.
+// No instruction. It keeps GCC from reassociating integer sums across the point, which would hoist all the products of
+// a block and spill them (61 stores in a tile of 8; 20 % of the speed). Intrinsics alone do not protect from that.
 #if defined(HELIOS_AVX512)
 #define HELIOS_FENCE(x) asm("" : "+v"(x))
 #elif defined(HELIOS_AVX2)
@@ -191,6 +196,11 @@ HELIOS_INLINE I4 round_to_int(F4 v) {
 HELIOS_INLINE F4 power_of_two(I4 n) { return bits_as<F4>((n + 127) << 23); }
 HELIOS_INLINE I4 magnitude_bits(F4 v) { return bits_as<I4>(v) & 0x7fffffff; }
 HELIOS_INLINE float sum_lanes(F4 v) { return (v[0] + v[2]) + (v[1] + v[3]); }
+HELIOS_INLINE int32_t sum_lanes(I4 v) { return (v[0] + v[2]) + (v[1] + v[3]); }
+HELIOS_INLINE int32_t max_lanes(I4 v) {
+  const int32_t a = v[0] > v[2] ? v[0] : v[2], b = v[1] > v[3] ? v[1] : v[3];
+  return a > b ? a : b;
+}
 HELIOS_INLINE float max_lanes(F4 v) {
   float a = v[0] > v[2] ? v[0] : v[2], b = v[1] > v[3] ? v[1] : v[3];
   return a > b ? a : b;
@@ -212,6 +222,12 @@ HELIOS_INLINE I8 magnitude_bits(F8 v) { return bits_as<I8>(v) & 0x7fffffff; }
 HELIOS_INLINE float sum_lanes(F8 v) {
   return sum_lanes((F4)_mm256_castps256_ps128((__m256)v) + (F4)_mm256_extractf128_ps((__m256)v, 1));
 }
+HELIOS_INLINE int32_t sum_lanes(I8 v) {
+  return sum_lanes((I4)_mm256_castsi256_si128((__m256i)v) + (I4)_mm256_extracti128_si256((__m256i)v, 1));
+}
+HELIOS_INLINE int32_t max_lanes(I8 v) {
+  return max_lanes((I4)_mm_max_epi32(_mm256_castsi256_si128((__m256i)v), _mm256_extracti128_si256((__m256i)v, 1)));
+}
 HELIOS_INLINE float max_lanes(F8 v) {
   return max_lanes(max((F4)_mm256_castps256_ps128((__m256)v), (F4)_mm256_extractf128_ps((__m256)v, 1)));
 }
@@ -222,6 +238,8 @@ HELIOS_INLINE F8 high_half(F16 v) { return (F8)_mm512_extractf32x8_ps((__m512)v,
 HELIOS_INLINE F16 fma(F16 a, F16 b, F16 c) { return (F16)_mm512_fmadd_ps((__m512)a, (__m512)b, (__m512)c); }
 HELIOS_INLINE F16 min(F16 a, F16 b) { return (F16)_mm512_min_ps((__m512)a, (__m512)b); }
 HELIOS_INLINE F16 max(F16 a, F16 b) { return (F16)_mm512_max_ps((__m512)a, (__m512)b); }
+HELIOS_INLINE I16 greater(F16 a, F16 b) { return a > b; }
+HELIOS_INLINE F16 choose(I16 where, F16 a, F16 b) { return where ? a : b; }
 HELIOS_INLINE F16 to_float(I16 v) { return (F16)_mm512_cvtepi32_ps((__m512i)v); }
 HELIOS_INLINE I16 round_to_int(F16 v) { return (I16)_mm512_cvtps_epi32((__m512)v); }
 HELIOS_INLINE F16 power_of_two(I16 n) { return bits_as<F16>((n + 127) << 23); }
@@ -266,12 +284,26 @@ HELIOS_INLINE auto magnitude_bits(Pair<H> v) -> Pair<decltype(magnitude_bits(v.l
   return {magnitude_bits(v.lo), magnitude_bits(v.hi)};
 }
 template <class H>
-HELIOS_INLINE float sum_lanes(Pair<H> v) {
+HELIOS_INLINE auto sum_lanes(Pair<H> v) {
   return sum_lanes(v.lo + v.hi);
 }
 template <class H>
-HELIOS_INLINE float max_lanes(Pair<H> v) {
+HELIOS_INLINE auto max_lanes(Pair<H> v) {
   return max_lanes(max(v.lo, v.hi));
+}
+
+// The low bytes of 32 lanes.
+HELIOS_INLINE void store_low_bytes(int8_t* p, const I8 (&v)[4]) {
+#if defined(HELIOS_AVX2)
+  const __m256i a = _mm256_packs_epi32((__m256i)v[0], (__m256i)v[1]),
+                b = _mm256_packs_epi32((__m256i)v[2], (__m256i)v[3]);
+  const __m256i mixed = _mm256_packs_epi16(a, b);  // within halves of 128 bits; put the words of 4 bytes in order
+  store(p, _mm256_permutevar8x32_epi32(mixed, _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7)));
+#else
+  int32_t lanes[32];
+  for (int i = 0; i < 4; i++) store(lanes + 8 * i, v[i]);
+  for (int i = 0; i < 32; i++) p[i] = int8_t(lanes[i]);
+#endif
 }
 
 // IEEE half precision.
@@ -280,8 +312,9 @@ HELIOS_INLINE float half_to_float(uint16_t h) {
   return _cvtsh_ss(h);
 #else
   const uint32_t magnitude = uint32_t(h & 0x7fff) << 13;
-  const float scaled = bits_as<float>(magnitude) * bits_as<float>(uint32_t(0x77800000));  // * 2^112: also right for subnormals
-  const uint32_t special = (h & 0x7c00) == 0x7c00 ? 0x7f800000u : 0u;                     // infinity and NaN keep their mantissa
+  const float scaled =
+      bits_as<float>(magnitude) * bits_as<float>(uint32_t(0x77800000));  // * 2^112: also right for subnormals
+  const uint32_t special = (h & 0x7c00) == 0x7c00 ? 0x7f800000u : 0u;    // infinity and NaN keep their mantissa
   return bits_as<float>(bits_as<uint32_t>(scaled) | special | uint32_t(h & 0x8000) << 16);
 #endif
 }
@@ -290,7 +323,8 @@ HELIOS_INLINE uint16_t float_to_half(float f) {  // to nearest, even on a tie
   return _cvtss_sh(f, 0);
 #else
   const uint32_t w = bits_as<uint32_t>(f), twice = w + w;
-  float base = (bits_as<float>(w & 0x7fffffffu) * 0x1.0p+112f) * 0x1.0p-110f;  // overflow to infinity, then room for rounding
+  float base =
+      (bits_as<float>(w & 0x7fffffffu) * 0x1.0p+112f) * 0x1.0p-110f;  // overflow to infinity, then room for rounding
   uint32_t bias = twice & 0xff000000u;
   if (bias < 0x71000000u) bias = 0x71000000u;
   base = bits_as<float>((bias >> 1) + 0x07800000u) + base;
@@ -343,7 +377,8 @@ HELIOS_INLINE F16 load_as_float<F16, Half>(const Half* p) {
 #endif
 #endif
 
-// e^x, about 1 ulp: degree 6 on [-ln2/2, ln2/2]. Clamped to [-87, 88], so it is never 0 and never infinite; NaN stays NaN.
+// e^x, about 1 ulp: degree 6 on [-ln2/2, ln2/2]. Clamped to [-87, 88], so it is never 0 and never infinite; NaN stays
+// NaN.
 template <class V>
 HELIOS_INLINE V exp(V x) {
   x = max(splat<V>(-87.f), min(splat<V>(88.f), x));

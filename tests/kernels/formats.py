@@ -19,51 +19,60 @@ ALL = QUANTISED | FLOATS
 
 @dataclass(frozen=True)
 class Weights:
-    """A matrix: `raw` as stored, `packed` as a kernel reads it, `values` float64 [n_out, n_in]."""
+    """A matrix: `raw` as stored, `packed` as a kernel reads it, `values` float64 [n_out, n_in].
+
+    `offsets` float64 [n_out, n_blocks] is the part of a block's weights that meets the stored sum of the activations: m, or -8d.
+    """
 
     raw: np.ndarray
     packed: np.ndarray
     values: np.ndarray
+    offsets: np.ndarray
 
 
 def random_weights(layout: str, n_out: int, n_in: int, rng: np.random.Generator) -> Weights:
     """A matrix with weights of about 0.05."""
     kind = ALL[layout]
-    raw, values = _DECODERS[layout](n_out, n_in, rng)
-    return Weights(raw, layouts.pack(kind, [raw]), values)
+    raw, values, offsets = _DECODERS[layout](n_out, n_in, rng)
+    return Weights(raw, layouts.pack(kind, [raw]), values, offsets)
 
 
 def _halves(shape: tuple[int, ...], low: float, high: float, rng: np.random.Generator) -> np.ndarray:
     return rng.uniform(low, high, shape).astype(np.float16)
 
 
-def _nibbles(n_out: int, n_in: int, has_offset: bool, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
+_Decoded = tuple[np.ndarray, np.ndarray, np.ndarray]
+
+
+def _nibbles(n_out: int, n_in: int, has_offset: bool, rng: np.random.Generator) -> _Decoded:
     n_blocks = n_in // 32
     d = _halves((n_out, n_blocks, 1), 0.002, 0.01, rng)
     m = _halves((n_out, n_blocks, 1), -0.1, 0.05, rng)
     stored = rng.integers(0, 256, (n_out, n_blocks, 16), np.uint8)
     q = np.concatenate([stored & 15, stored >> 4], axis=-1).astype(np.float64)
-    values = d.astype(np.float64) * (q if has_offset else q - 8) + (m.astype(np.float64) if has_offset else 0)
+    offsets = m.astype(np.float64) if has_offset else -8 * d.astype(np.float64)
+    values = d.astype(np.float64) * q + offsets
     head = [d.view(np.uint8), m.view(np.uint8)] if has_offset else [d.view(np.uint8)]
-    return np.concatenate([*head, stored], axis=-1).reshape(n_out, -1), values.reshape(n_out, n_in)
+    return np.concatenate([*head, stored], axis=-1).reshape(n_out, -1), values.reshape(n_out, n_in), offsets[..., 0]
 
 
-def _bytes(n_out: int, n_in: int, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
+def _bytes(n_out: int, n_in: int, rng: np.random.Generator) -> _Decoded:
     n_blocks = n_in // 32
     d = _halves((n_out, n_blocks, 1), 0.0002, 0.001, rng)
     q = rng.integers(-128, 128, (n_out, n_blocks, 32)).astype(np.int8)
     values = d.astype(np.float64) * q.astype(np.float64)
     raw = np.concatenate([d.view(np.uint8), q.view(np.uint8)], axis=-1)
-    return raw.reshape(n_out, -1), values.reshape(n_out, n_in)
+    return raw.reshape(n_out, -1), values.reshape(n_out, n_in), np.zeros((n_out, n_blocks))
 
 
-def _floats(n_out: int, n_in: int, dtype: str, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
+def _floats(n_out: int, n_in: int, dtype: str, rng: np.random.Generator) -> _Decoded:
     exact = (rng.standard_normal((n_out, n_in)) * 0.05).astype(np.float32)
+    no_offsets = np.zeros((n_out, n_in // 32))
     if dtype == "bf16":
         words = (exact.view(np.uint32) >> 16).astype(np.uint16)
-        return words.view(np.uint8), (words.astype(np.uint32) << 16).view(np.float32).astype(np.float64)
+        return words.view(np.uint8), (words.astype(np.uint32) << 16).view(np.float32).astype(np.float64), no_offsets
     stored = exact.astype(dtype)
-    return stored.view(np.uint8), stored.astype(np.float64)
+    return stored.view(np.uint8), stored.astype(np.float64), no_offsets
 
 
 _DECODERS = {

@@ -2,26 +2,53 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 import pytest
 
-from tests.kernels.formats import ALL, FLOATS, QUANTISED, Weights, q8_rows_nbytes, q8_rows_values, random_weights
+from helios.ignition.preparation import layouts
+from tests.kernels.formats import (
+    ALL,
+    FLOATS,
+    QUANTISED,
+    Weights,
+    q8_rows_nbytes,
+    q8_rows_parts,
+    q8_rows_values,
+    random_weights,
+)
 from tests.kernels.harness import REFUSED, Library, int32, on_every_target
 
 LIVE_COUNTS = [1, 2, 3, 4, 5, 8, 16, 33, 128, 200]
 CAPACITY = 208
 
 
-def make_input(library: Library, layout: str, x: np.ndarray, rows_capacity: int) -> tuple[np.ndarray, np.ndarray]:
-    """The kernel's input for float rows x, and the values that it stands for."""
+@dataclass(frozen=True)
+class Input:
+    """A kernel's input: the bytes it reads, the values they stand for, and by how much the stored block sums are off from them."""
+
+    stored: np.ndarray
+    values: np.ndarray
+    excess_sums: np.ndarray
+
+    def times(self, weights: Weights) -> np.ndarray:
+        """The product in float64, as the kernels define it: offsets of blocks meet the stored sums."""
+        return self.values @ weights.values.T + self.excess_sums @ weights.offsets.T
+
+
+def make_input(library: Library, layout: str, x: np.ndarray, rows_capacity: int) -> Input:
+    """The kernel's input for float rows x."""
     n_rows, width = x.shape
     padded = np.zeros((rows_capacity, width), np.float32)
     padded[:n_rows] = x
     if layout in FLOATS:
-        return padded, x.astype(np.float64)
+        return Input(padded, x.astype(np.float64), np.zeros((n_rows, width // 32)))
     stored = np.zeros(q8_rows_nbytes(rows_capacity, width), np.uint8)
     library["quantize_q8.1"].launch(n_rows=int32(n_rows), x=padded, y=stored, rows_capacity=rows_capacity, width=width)
-    return stored, q8_rows_values(stored, rows_capacity, n_rows, width)
+    values = q8_rows_values(stored, rows_capacity, n_rows, width)
+    _, scales = q8_rows_parts(stored, rows_capacity, n_rows, width)
+    return Input(stored, values, scales[..., 1].astype(np.float64) - values.reshape(n_rows, -1, 32).sum(axis=2))
 
 
 def run_linear(
@@ -52,10 +79,10 @@ def test_outputs_are_those_of_float64_on_the_same_inputs(library: Library, layou
     rng = np.random.default_rng(1)
     weights = random_weights(layout, n_out, n_in, rng)
     for n_rows in (1, 3, 9):
-        stored, values = make_input(library, layout, rng.standard_normal((n_rows, n_in)).astype(np.float32), 12)
+        given = make_input(library, layout, rng.standard_normal((n_rows, n_in)).astype(np.float32), 12)
         y = np.full((12, n_out + 5), np.nan, np.float32)
-        run_linear(library, f"linear.{layout}.1", weights, stored, y, n_rows, n_out)
-        assert relative_error(y[:n_rows, :n_out], values @ weights.values.T) < 1e-6
+        run_linear(library, f"linear.{layout}.1", weights, given.stored, y, n_rows, n_out)
+        assert relative_error(y[:n_rows, :n_out], given.times(weights)) < 1e-6
         assert np.isnan(y[n_rows:]).all()
         assert np.isnan(y[:, n_out:]).all()
 
@@ -65,14 +92,14 @@ def test_outputs_are_those_of_float64_on_the_same_inputs(library: Library, layou
 def test_linear_add_adds_and_silu_gate_gates(library: Library, layout: str) -> None:
     rng = np.random.default_rng(2)
     weights = random_weights(layout, 48, 96, rng)
-    stored, values = make_input(library, layout, rng.standard_normal((7, 96)).astype(np.float32) * 8, 7)
+    given = make_input(library, layout, rng.standard_normal((7, 96)).astype(np.float32) * 8, 7)
     before = rng.standard_normal((7, 48)).astype(np.float32)
     y = before.copy()
-    run_linear(library, f"linear_add.{layout}.1", weights, stored, y, 7, 48)
-    product = values @ weights.values.T
+    run_linear(library, f"linear_add.{layout}.1", weights, given.stored, y, 7, 48)
+    product = given.times(weights)
     assert relative_error(y, before + product) < 1e-6
     y = np.empty((7, 24), np.float32)
-    run_linear(library, f"linear_silu_gate.{layout}.1", weights, stored, y, 7, 24)
+    run_linear(library, f"linear_silu_gate.{layout}.1", weights, given.stored, y, 7, 24)
     groups = product.reshape(7, 3, 2, 8)
     gate, up = groups[:, :, 0].reshape(7, 24), groups[:, :, 1].reshape(7, 24)
     assert relative_error(y, gate / (1 + np.exp(-gate)) * up) < 1e-6
@@ -90,15 +117,17 @@ def test_a_row_has_the_same_bits_in_every_batch(library: Library, layout: str, k
     before = rng.standard_normal((CAPACITY, n_out)).astype(np.float32)
     alone = before.copy()
     for row in range(LIVE_COUNTS[-1]):
-        stored, _ = make_input(library, layout, x[row : row + 1], 1)
-        run_linear(library, f"{kernel}.{layout}.1", weights, stored, alone[row : row + 1], 1, n_out)
+        given = make_input(library, layout, x[row : row + 1], 1)
+        run_linear(library, f"{kernel}.{layout}.1", weights, given.stored, alone[row : row + 1], 1, n_out)
     grids = set()
     for n_rows in LIVE_COUNTS:
-        stored, _ = make_input(library, layout, x[:n_rows], CAPACITY)
+        given = make_input(library, layout, x[:n_rows], CAPACITY)
         for n_threads, order in [(1, "serial"), (2, "shuffled"), (3, "threads"), (64, "serial")]:
             y = before.copy()
             name = f"{kernel}.{layout}.1"
-            grids.add(run_linear(library, name, weights, stored, y, n_rows, n_out, n_threads=n_threads, order=order))
+            grids.add(
+                run_linear(library, name, weights, given.stored, y, n_rows, n_out, n_threads=n_threads, order=order)
+            )
             assert (y[:n_rows].view(np.uint32) == alone[:n_rows].view(np.uint32)).all()
             assert (y[n_rows:] == before[n_rows:]).all()
     assert len(grids) > 3
@@ -116,15 +145,21 @@ def test_extreme_weights_and_activations_do_not_overflow(library: Library, layou
     raw[..., :2] = np.array([1.0], np.float16).view(np.uint8)
     if layout == "q4_1.g8k4":
         raw[..., 2:4] = 0
-    from helios.ignition.preparation import layouts
-
     packed = layouts.pack(QUANTISED[layout], [raw.reshape(8, -1)])
     weight = {"q4_1.g8k4": 15, "q4_0.g8k4": 7}.get(layout, int(np.int8(np.uint8(byte))))
     for n_rows in (1, 2, 8):
-        stored, _ = make_input(library, layout, np.full((n_rows, n_in), sign, np.float32), n_rows)
+        given = make_input(library, layout, np.full((n_rows, n_in), sign, np.float32), n_rows)
         y = np.empty((n_rows, 8), np.float32)
-        run_linear(library, f"linear.{layout}.1", Weights(raw, packed, np.empty((8, n_in))), stored, y, n_rows, 8)
-        np.testing.assert_allclose(y, sign * weight * n_in, rtol=1e-6)
+        run_linear(
+            library,
+            f"linear.{layout}.1",
+            Weights(raw, packed, np.empty((8, n_in)), np.empty(0)),
+            given.stored,
+            y,
+            n_rows,
+            8,
+        )
+        np.testing.assert_allclose(y, sign * weight * n_in, rtol=2e-3)  # scales have 11 bits
 
 
 @on_every_target
@@ -133,15 +168,15 @@ def test_a_row_that_is_not_finite_stays_alone(library: Library, layout: str) -> 
     rng = np.random.default_rng(4)
     weights = random_weights(layout, 16, 64, rng)
     x = rng.standard_normal((6, 64)).astype(np.float32)
-    stored, _ = make_input(library, layout, x, 6)
+    given = make_input(library, layout, x, 6)
     expected = np.empty((6, 16), np.float32)
-    run_linear(library, f"linear.{layout}.1", weights, stored, expected, 6, 16)
+    run_linear(library, f"linear.{layout}.1", weights, given.stored, expected, 6, 16)
     for poison in (np.nan, np.inf, -np.inf):
         poisoned = x.copy()
         poisoned[2, 40] = poison
-        stored, _ = make_input(library, layout, poisoned, 6)
+        given = make_input(library, layout, poisoned, 6)
         y = np.empty((6, 16), np.float32)
-        run_linear(library, f"linear.{layout}.1", weights, stored, y, 6, 16)
+        run_linear(library, f"linear.{layout}.1", weights, given.stored, y, 6, 16)
         assert np.isnan(y[2]).all()
         others = [0, 1, 3, 4, 5]
         assert (y[others] == expected[others]).all()
@@ -151,14 +186,14 @@ def test_a_row_that_is_not_finite_stays_alone(library: Library, layout: str) -> 
 def test_live_counts_are_clamped_to_the_capacity(library: Library) -> None:
     rng = np.random.default_rng(5)
     weights = random_weights("q4_1.g8k4", 16, 64, rng)
-    stored, values = make_input(library, "q4_1.g8k4", rng.standard_normal((6, 64)).astype(np.float32), 6)
+    given = make_input(library, "q4_1.g8k4", rng.standard_normal((6, 64)).astype(np.float32), 6)
     for n_rows in (-1, -(2**31), 0):
         y = np.full((6, 16), 7, np.float32)
-        assert run_linear(library, "linear.q4_1.g8k4.1", weights, stored, y, n_rows, 16) == 0
+        assert run_linear(library, "linear.q4_1.g8k4.1", weights, given.stored, y, n_rows, 16) == 0
     for n_rows in (7, 2**31 - 1):
         y = np.full((6, 16), 7, np.float32)
-        run_linear(library, "linear.q4_1.g8k4.1", weights, stored, y, n_rows, 16)
-        assert relative_error(y, values @ weights.values.T) < 1e-6
+        run_linear(library, "linear.q4_1.g8k4.1", weights, given.stored, y, n_rows, 16)
+        assert relative_error(y, given.times(weights)) < 1e-6
 
 
 @on_every_target

@@ -1,0 +1,140 @@
+// A weight format of blocks of 32 inputs with 8-bit activations, for the driver in linear.h: the register tile and the
+// sweep, both over the same block arithmetic. The block type says how weights are stored and what one block adds to the
+// sums:
+//   kNbytes, kTaskScale, Weights<V>(w, next) with add(acc, products, scales), Products<V>(weights, q)
+// V holds the 8 rows of a group (F8), or 16 of two consecutive groups (F16, with AVX-512), the second one `next` bytes
+// further.
+#pragma once
+#include "linear.h"
+#include "q8_rows.h"
+
+namespace helios {
+
+// The vector for G groups, and the number of groups in the widest register.
+template <int G>
+struct GroupVectorOf;
+template <>
+struct GroupVectorOf<1> {
+  using type = F8;
+};
+template <>
+struct GroupVectorOf<2> {
+  using type = F16;
+};
+template <int G>
+using GroupVector = typename GroupVectorOf<G>::type;
+#if defined(HELIOS_AVX512)
+constexpr int kVectorGroups = 2;
+#else
+constexpr int kVectorGroups = 1;
+#endif
+
+// The fp16 scales at p for the rows of V.
+template <class V>
+HELIOS_INLINE V load_halves(const uint8_t* p, int64_t next);
+template <>
+HELIOS_INLINE F8 load_halves<F8>(const uint8_t* p, int64_t) {
+  return load_as_float<F8>((const Half*)p);
+}
+#if defined(HELIOS_AVX512)
+template <>
+HELIOS_INLINE F16 load_halves<F16>(const uint8_t* p, int64_t next) {
+  return (F16)_mm512_cvtph_ps(
+      _mm256_inserti128_si256(_mm256_castsi128_si256(load<__m128i>(p)), load<__m128i>(p + next), 1));
+}
+// The 32 bytes at p in the low half, those of the next group in the high half.
+HELIOS_INLINE __m512i load_two_groups(const uint8_t* p, int64_t next) {
+  return _mm512_inserti64x4(_mm512_castsi256_si512(load<__m256i>(p)), load<__m256i>(p + next), 1);
+}
+#endif
+HELIOS_INLINE int32_t quad_bits(const int8_t* q) {  // 4 activations
+  int32_t bits;
+  memcpy(&bits, q, 4);
+  return bits;
+}
+
+constexpr int kQuads = 8;  // of a block: vectors of 4 consecutive inputs for each row
+
+template <class Block>
+struct BlockFormat {
+  static constexpr int kInputs = kBlock, kGroups = kVectorGroups, kTaskScale = Block::kTaskScale;
+  using Input = Q8Rows;
+
+  static Size group_nbytes(int32_t n_in) { return Size(n_in / kBlock) * Block::kNbytes; }
+  static Size input_nbytes(int32_t rows_capacity, int32_t n_in) { return q8_rows_nbytes(rows_capacity, n_in); }
+
+  // 2.5 KiB ahead in each stream when there is one, 5 KiB when there are two (measured; further is worse). It runs on
+  // into the next groups, which this thread or its neighbour needs next.
+  template <class V>
+  static HELIOS_INLINE void prefetch_ahead(const uint8_t* w, int64_t next) {
+    constexpr int kStreams = Lanes<V>::n / kGroup;
+    for (int line = 0; line * 64 < Block::kNbytes; line++)
+      for (int g = 0; g < kStreams; g++) prefetch(w + g * next + 2560 * kStreams + 64 * line);
+  }
+
+  // A few tokens: the sums stay in registers, each unpacked vector serves T tokens.
+  template <class V, int T>
+  static HELIOS_INLINE void tile(const uint8_t* w, const Q8Rows& x, int32_t first_token, float* sums) {
+    const int64_t next = int64_t(x.n_blocks) * Block::kNbytes;
+    V acc[T];
+    HELIOS_UNROLL
+    for (int t = 0; t < T; t++) acc[t] = splat<V>(0.f);
+    const int8_t* q = x.q + x.at(0, first_token) * kBlock;
+    const float* s = x.scales + x.at(0, first_token) * 2;
+    for (int32_t b = 0; b < x.n_blocks;
+         b++, w += Block::kNbytes, q += int64_t(x.n_rows) * kBlock, s += int64_t(x.n_rows) * 2) {
+      prefetch_ahead<V>(w, next);
+      const typename Block::template Weights<V> weights(w, next);
+      HELIOS_UNROLL
+      for (int t = 0; t < T; t++)
+        acc[t] = weights.add(acc[t], typename Block::template Products<V>(weights, q + kBlock * t), s + 2 * t);
+    }
+    HELIOS_UNROLL
+    for (int t = 0; t < T; t++) store(sums + Lanes<V>::n * t, acc[t]);
+  }
+
+  // Up to kTokens tokens: the unpacked vectors of a block stay in registers, the sums are in the first cache. The tail
+  // of token t-1 is issued after the integer part of token t (10 % fewer cycles).
+  template <class V>
+  static __attribute__((noinline)) void sweep(const uint8_t* w, const Q8Rows& x, int32_t first_token, int32_t n,
+                                              float* sums) {
+    using Products = typename Block::template Products<V>;
+    const int64_t next = int64_t(x.n_blocks) * Block::kNbytes;
+    memset(sums, 0, sizeof(V) * size_t(n));
+    for (int32_t b = 0; b < x.n_blocks; b++, w += Block::kNbytes) {
+      prefetch_ahead<V>(w, next);
+      typename Block::template Weights<V> weights(w, next);
+      weights.keep_in_registers();
+      const int8_t* q = x.q + x.at(b, first_token) * kBlock;
+      const float* s = x.scales + x.at(b, first_token) * 2;
+      float* acc = sums;
+      Products previous(weights, q);
+      for (int32_t t = 1; t < n; t++, s += 2, acc += Lanes<V>::n) {
+        q += kBlock;
+        const Products current(weights, q);
+        store(acc, weights.add(load<V>(acc), previous, s));
+        previous = current;
+      }
+      store(acc, weights.add(load<V>(acc), previous, s));
+    }
+  }
+
+  template <int G>
+  static void compute(const uint8_t* w, const Q8Rows& x, int32_t first_token, int32_t n_tokens, float* sums) {
+    using V = GroupVector<G>;
+    switch (n_tokens) {
+      case 1:
+        return tile<V, 1>(w, x, first_token, sums);
+      case 2:
+        return tile<V, 2>(w, x, first_token, sums);
+      case 3:
+        return tile<V, 3>(w, x, first_token, sums);
+      case 4:
+        return tile<V, 4>(w, x, first_token, sums);
+      default:
+        return sweep<V>(w, x, first_token, n_tokens, sums);
+    }
+  }
+};
+
+}  // namespace helios

@@ -1,0 +1,139 @@
+// The integer dot product of one block of nibble weights (0..15) with 32 int8 activations, for the rows of one group (V
+// = F8) or of two consecutive groups (V = F16, AVX-512 only). Exact on every target, so nothing here can show in the
+// bits.
+//
+// A quad is a vector of 4 consecutive inputs for each row; it meets 4 activations broadcast to all rows, and no sum
+// crosses lanes.
+//   AVX-512  vpdpbusd adds 4 products to each int32 lane; the activations come as an embedded broadcast from memory
+//   AVX2     vpmaddubsw, 8 of them summed in int16 (at most 8*2*15*128 = 30720 < 32768), then vpmaddwd by 1
+//   other    plain loops
+#pragma once
+#include "linear_blocks.h"
+
+namespace helios {
+
+constexpr int kNibbleBytes = 128;  // of one (group, block), before its scales
+
+// Nibbles<V>(w, next): the unpacked quads of the block at w, and for two groups of the one `next` bytes further.
+// quad[2j] holds inputs 8j..8j+3, quad[2j+1] inputs 8j+4..8j+7. NibbleProducts<V>(nibbles, q).total() is the dot
+// product.
+template <class V>
+struct Nibbles;
+template <class V>
+struct NibbleProducts;
+
+#if defined(HELIOS_AVX2)
+
+template <>
+struct Nibbles<F8> {
+  __m256i quad[kQuads];
+  HELIOS_INLINE Nibbles(const uint8_t* w, int64_t) {
+    const __m256i low = _mm256_set1_epi8(15);
+    HELIOS_UNROLL
+    for (int j = 0; j < 4; j++) {
+      const __m256i v = load<__m256i>(w + 32 * j);
+      quad[2 * j] = _mm256_and_si256(v, low);
+      quad[2 * j + 1] = _mm256_and_si256(_mm256_srli_epi16(v, 4), low);
+    }
+  }
+  HELIOS_INLINE void keep_in_registers() {
+    HELIOS_UNROLL
+    for (int j = 0; j < kQuads; j++) HELIOS_FENCE(quad[j]);
+  }
+};
+
+#endif
+#if defined(HELIOS_AVX512)
+
+template <>
+struct NibbleProducts<F8> {
+  __m256i sum;
+  HELIOS_INLINE NibbleProducts(const Nibbles<F8>& w, const int8_t* q) : sum(_mm256_setzero_si256()) {
+    HELIOS_UNROLL
+    for (int j = 0; j < kQuads; j++) sum = _mm256_dpbusd_epi32(sum, w.quad[j], _mm256_set1_epi32(quad_bits(q + 4 * j)));
+  }
+  HELIOS_INLINE F8 total() const { return to_float((I8)sum); }
+};
+
+template <>
+struct Nibbles<F16> {
+  __m512i quad[kQuads];
+  HELIOS_INLINE Nibbles(const uint8_t* w, int64_t next) {
+    const __m512i low = _mm512_set1_epi8(15);
+    HELIOS_UNROLL
+    for (int j = 0; j < 4; j++) {
+      const __m512i v = load_two_groups(w + 32 * j, next);
+      quad[2 * j] = _mm512_and_si512(v, low);
+      quad[2 * j + 1] = _mm512_and_si512(_mm512_srli_epi16(v, 4), low);
+    }
+  }
+  HELIOS_INLINE void keep_in_registers() {
+    HELIOS_UNROLL
+    for (int j = 0; j < kQuads; j++) HELIOS_FENCE(quad[j]);
+  }
+};
+
+template <>
+struct NibbleProducts<F16> {
+  __m512i sum;
+  HELIOS_INLINE NibbleProducts(const Nibbles<F16>& w, const int8_t* q) : sum(_mm512_setzero_si512()) {
+    HELIOS_UNROLL
+    for (int j = 0; j < kQuads; j++) sum = _mm512_dpbusd_epi32(sum, w.quad[j], _mm512_set1_epi32(quad_bits(q + 4 * j)));
+  }
+  HELIOS_INLINE F16 total() const { return to_float((I16)sum); }
+};
+
+#elif defined(HELIOS_AVX2)
+
+template <>
+struct NibbleProducts<F8> {
+  __m256i sum;
+  HELIOS_INLINE NibbleProducts(const Nibbles<F8>& w, const int8_t* q) {
+    __m256i even = _mm256_maddubs_epi16(w.quad[0], quad_at(q)), odd = _mm256_maddubs_epi16(w.quad[1], quad_at(q + 4));
+    HELIOS_FENCE(even);
+    HELIOS_FENCE(odd);
+    HELIOS_UNROLL
+    for (int j = 2; j < kQuads; j += 2) {
+      even = _mm256_add_epi16(even, _mm256_maddubs_epi16(w.quad[j], quad_at(q + 4 * j)));
+      HELIOS_FENCE(even);
+      odd = _mm256_add_epi16(odd, _mm256_maddubs_epi16(w.quad[j + 1], quad_at(q + 4 * j + 4)));
+      HELIOS_FENCE(odd);
+    }
+    sum = _mm256_add_epi16(even, odd);
+    HELIOS_FENCE(sum);
+  }
+  static HELIOS_INLINE __m256i quad_at(const int8_t* q) {
+    return _mm256_castps_si256(_mm256_broadcast_ss((const float*)q));
+  }
+  HELIOS_INLINE F8 total() const { return to_float((I8)_mm256_madd_epi16(sum, _mm256_set1_epi16(1))); }
+};
+
+#else
+
+template <>
+struct Nibbles<F8> {
+  uint8_t quad[kQuads][32];
+  Nibbles(const uint8_t* w, int64_t) {
+    for (int j = 0; j < 4; j++)
+      for (int i = 0; i < 32; i++) {
+        quad[2 * j][i] = w[32 * j + i] & 15;
+        quad[2 * j + 1][i] = w[32 * j + i] >> 4;
+      }
+  }
+  void keep_in_registers() {}
+};
+
+template <>
+struct NibbleProducts<F8> {
+  int32_t sum[kGroup] = {};
+  NibbleProducts(const Nibbles<F8>& w, const int8_t* q) {
+    for (int j = 0; j < kQuads; j++)
+      for (int r = 0; r < kGroup; r++)
+        for (int c = 0; c < 4; c++) sum[r] += w.quad[j][4 * r + c] * q[4 * j + c];
+  }
+  F8 total() const { return to_float(load<I8>(sum)); }
+};
+
+#endif
+
+}  // namespace helios

@@ -1,0 +1,150 @@
+// The integer dot product of one block of int8 weights with 32 int8 activations, for the rows of one group (V = F8) or
+// of two consecutive groups (V = F16, AVX-512 only). Exact on every target, so nothing here can show in the bits.
+//
+// Both sides are signed, the instructions want unsigned times signed:
+//   AVX-512  (a + 128) unsigned times w, starting from -128 * sum(w), which is the same for all tokens
+//   AVX2     |w| times sign(a, w); a pair is at most 2*128*127 = 32512, no second one fits int16, so vpmaddwd by 1 and
+//   vpaddd other    plain loops
+// (AVX2: a weight of -128 has |w| = 128, right as unsigned; activations are never -128, which vpsignb could not
+// negate.)
+#pragma once
+#include "linear_blocks.h"
+
+namespace helios {
+
+constexpr int kByteBytes = 256;  // weights of one (group, block), before its scales
+
+// Bytes<V>(w, next): the quads of the block at w; quad[j] holds inputs 4j..4j+3. ByteProducts<V>(bytes, q).total(): the
+// dot product.
+template <class V>
+struct Bytes;
+template <class V>
+struct ByteProducts;
+
+#if defined(HELIOS_AVX512)
+
+template <>
+struct Bytes<F8> {
+  __m256i quad[kQuads], start;
+  HELIOS_INLINE Bytes(const uint8_t* w, int64_t) : start(_mm256_setzero_si256()) {
+    HELIOS_UNROLL
+    for (int j = 0; j < kQuads; j++) {
+      quad[j] = load<__m256i>(w + 32 * j);
+      start = _mm256_dpbusd_epi32(start, _mm256_set1_epi8(-128), quad[j]);
+    }
+    start = _mm256_sub_epi32(_mm256_setzero_si256(), start);
+  }
+  HELIOS_INLINE void keep_in_registers() {
+    HELIOS_UNROLL
+    for (int j = 0; j < kQuads; j++) HELIOS_FENCE(quad[j]);
+    HELIOS_FENCE(start);
+  }
+};
+
+// The activations of a block plus 128, as unsigned bytes.
+struct UnsignedBlock {
+  alignas(32) int8_t q[kBlock];
+  HELIOS_INLINE explicit UnsignedBlock(const int8_t* signed_q) {
+    store(q, _mm256_xor_si256(load<__m256i>(signed_q), _mm256_set1_epi8(-128)));
+  }
+};
+
+template <>
+struct ByteProducts<F8> {
+  __m256i sum;
+  HELIOS_INLINE ByteProducts(const Bytes<F8>& w, const int8_t* q) : sum(w.start) {
+    const UnsignedBlock u(q);
+    HELIOS_UNROLL
+    for (int j = 0; j < kQuads; j++)
+      sum = _mm256_dpbusd_epi32(sum, _mm256_set1_epi32(quad_bits(u.q + 4 * j)), w.quad[j]);
+  }
+  HELIOS_INLINE F8 total() const { return to_float((I8)sum); }
+};
+
+template <>
+struct Bytes<F16> {
+  __m512i quad[kQuads], start;
+  HELIOS_INLINE Bytes(const uint8_t* w, int64_t next) : start(_mm512_setzero_si512()) {
+    HELIOS_UNROLL
+    for (int j = 0; j < kQuads; j++) {
+      quad[j] = load_two_groups(w + 32 * j, next);
+      start = _mm512_dpbusd_epi32(start, _mm512_set1_epi8(-128), quad[j]);
+    }
+    start = _mm512_sub_epi32(_mm512_setzero_si512(), start);
+  }
+  HELIOS_INLINE void keep_in_registers() {
+    HELIOS_UNROLL
+    for (int j = 0; j < kQuads; j++) HELIOS_FENCE(quad[j]);
+    HELIOS_FENCE(start);
+  }
+};
+
+template <>
+struct ByteProducts<F16> {
+  __m512i sum;
+  HELIOS_INLINE ByteProducts(const Bytes<F16>& w, const int8_t* q) : sum(w.start) {
+    const UnsignedBlock u(q);
+    HELIOS_UNROLL
+    for (int j = 0; j < kQuads; j++)
+      sum = _mm512_dpbusd_epi32(sum, _mm512_set1_epi32(quad_bits(u.q + 4 * j)), w.quad[j]);
+  }
+  HELIOS_INLINE F16 total() const { return to_float((I16)sum); }
+};
+
+#elif defined(HELIOS_AVX2)
+
+template <>
+struct Bytes<F8> {
+  const uint8_t* signed_quads;  // the signs are read again for each token, as memory operands
+  __m256i magnitude[kQuads];
+  HELIOS_INLINE Bytes(const uint8_t* w, int64_t) : signed_quads(w) {
+    HELIOS_UNROLL
+    for (int j = 0; j < kQuads; j++) magnitude[j] = _mm256_abs_epi8(load<__m256i>(w + 32 * j));
+  }
+  HELIOS_INLINE void keep_in_registers() {
+    HELIOS_UNROLL
+    for (int j = 0; j < kQuads; j++) HELIOS_FENCE(magnitude[j]);
+  }
+};
+
+template <>
+struct ByteProducts<F8> {
+  __m256i sum;
+  HELIOS_INLINE ByteProducts(const Bytes<F8>& w, const int8_t* q) : sum(products(w, q, 0)) {
+    HELIOS_UNROLL
+    for (int j = 1; j < kQuads; j++) {
+      sum = _mm256_add_epi32(sum, products(w, q, j));
+      HELIOS_FENCE(sum);
+    }
+  }
+  static HELIOS_INLINE __m256i products(const Bytes<F8>& w, const int8_t* q, int j) {
+    const __m256i quad = _mm256_castps_si256(_mm256_broadcast_ss((const float*)(q + 4 * j)));
+    const __m256i a = _mm256_sign_epi8(quad, load<__m256i>(w.signed_quads + 32 * j));
+    return _mm256_madd_epi16(_mm256_maddubs_epi16(w.magnitude[j], a), _mm256_set1_epi16(1));
+  }
+  HELIOS_INLINE F8 total() const { return to_float((I8)sum); }
+};
+
+#else
+
+template <>
+struct Bytes<F8> {
+  const int8_t* quads;
+  Bytes(const uint8_t* w, int64_t) : quads((const int8_t*)w) {}
+  void keep_in_registers() {}
+};
+
+template <>
+struct ByteProducts<F8> {
+  int32_t sum[kGroup] = {};
+  ByteProducts(const Bytes<F8>& w, const int8_t* q) {
+    for (int j = 0; j < kQuads; j++)
+      for (int r = 0; r < kGroup; r++)
+        for (int c = 0; c < 4; c++) sum[r] += w.quads[32 * j + 4 * r + c] * q[4 * j + c];
+  }
+  F8 total() const { return to_float(load<I8>(sum)); }
+};
+
+#endif
+
+}  // namespace helios
