@@ -7,22 +7,20 @@ the default one, packaged with the program or downloaded once.
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tqdm import tqdm
-
+from helios.cli.progress import byte_progress
+from helios.corefile.authorize import PACKAGED_CORE
 from helios.errors import MissingFileError
 from helios.settings import Settings, flag_help, setting_names
 
 if TYPE_CHECKING:
     from helios.engine import Engine
-    from helios.ignition.pull import Report
 
 _GGUF_MAGIC = b"GGUF"
-_PACKAGED_CORE = Path(__file__).parents[2] / "model" / "default.core"
+DEFAULT_MODEL = "smollm2-135m-instruct"  # the name of what `helios pull` fetches
 
 
 def add_settings(parser: argparse.ArgumentParser, names: Sequence[str] | None = None) -> None:
@@ -39,8 +37,8 @@ def load_settings(arguments: argparse.Namespace) -> Settings:
 
 def core_path(model: str | None, settings: Settings) -> Path:
     """The core to load for MODEL: itself, or the one prepared from a GGUF. May download and prepare, with progress bars."""
-    if model is None:
-        return _PACKAGED_CORE if _PACKAGED_CORE.is_file() else _prepared(_pulled(), settings)
+    if model is None or model == DEFAULT_MODEL:
+        return PACKAGED_CORE if PACKAGED_CORE.is_file() else _prepared(_pulled(), settings)
     path = Path(model)
     try:
         with path.open("rb") as file:
@@ -56,14 +54,14 @@ def start_engine(core: Path, settings: Settings) -> Engine:
     """Load `core` with a progress bar; the caller closes the engine."""
     from helios.engine import Engine
 
-    with _progress("loading") as report:
+    with byte_progress("loading") as report:
         return Engine.start(core, settings, report)
 
 
 def _pulled() -> Path:
     from helios.ignition.pull import pull_default_model
 
-    with _progress("downloading the default model") as report:
+    with byte_progress("downloading the default model") as report:
         return pull_default_model(report)
 
 
@@ -77,17 +75,5 @@ def _prepared(gguf: Path, settings: Settings) -> Path:
         context_tokens=context_tokens if context_tokens > DEFAULT_CONTEXT_TOKENS else usual.context_tokens,
         concurrency=max(settings.max_active or 0, usual.concurrency),
     )
-    with _progress("preparing") as report:
+    with byte_progress("preparing") as report:
         return prepared_core(gguf, report, options=options)
-
-
-@contextmanager
-def _progress(what: str) -> Iterator[Report]:
-    """A bar of bytes on a terminal's stderr that shows itself only when the work takes a while."""
-    with tqdm(unit="B", unit_scale=True, desc=what, delay=0.5, leave=False, disable=None) as bar:
-
-        def report(n_done_bytes: int, n_total_bytes: int) -> None:
-            bar.total = n_total_bytes
-            bar.update(n_done_bytes - bar.n)
-
-        yield report

@@ -9,8 +9,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from tqdm import tqdm
-
+from helios.cli.progress import byte_progress
 from helios.corefile.keys import LOCAL_NAMESPACE, load_key, load_or_create_local_key
 from helios.errors import SettingError
 from helios.ignition.preparation.identity import name_of_file
@@ -49,13 +48,8 @@ def run(arguments: argparse.Namespace) -> int:
         concurrency=arguments.concurrency,
         served_id=arguments.name or name_of_file(arguments.model),
     )
-    with tqdm(total=None, unit="B", unit_scale=True, desc="preparing", delay=0.5, leave=False, disable=None) as bar:
-
-        def report(n_done_bytes: int, n_total_bytes: int) -> None:
-            bar.total = n_total_bytes
-            bar.update(n_done_bytes - bar.n)
-
-        namespace = arguments.namespace or LOCAL_NAMESPACE
+    namespace = arguments.namespace or LOCAL_NAMESPACE
+    with byte_progress("preparing") as report:
         prepare(arguments.model, output, host_target(), options, key=key, namespace=namespace, progress=report)
     print(output)
     return 0

