@@ -26,6 +26,7 @@ from scripts.soaking.shapes import random_shape
 
 ROOT = Path(__file__).resolve().parents[2]
 CONTEXT_TOKENS = 512
+TEMPLATE_TOKENS = 64  # more than a chat template adds
 MAX_ACTIVE = 8
 CONCURRENCY = 20
 QUEUE_CAPACITY = 10  # fewer than the clients, so that some are refused for lack of room
@@ -52,7 +53,9 @@ class Soak:
         """Everything, into `outcomes` and `faults`."""
         self.model = json.loads(await self._get("/v1/models"))["data"][0]["id"]
         expected = [await ask(self.endpoint, body) for body in self._probes()]
-        await self._burst(range(-CONCURRENCY, 0))  # what is made on first use exists before it is counted
+        # What is made on first use exists before it is counted: every cache page once, then a few of everything.
+        await asyncio.gather(*(ask(self.endpoint, self._filling_body()) for _ in range(MAX_ACTIVE)))
+        await self._burst(range(-CONCURRENCY, 0))
         await self._settle()
         self._take_resources()
         began_s = time.monotonic()
@@ -72,7 +75,9 @@ class Soak:
         for start in range(indices.start, indices.stop, PROBE_EVERY):
             stop = min(start + PROBE_EVERY, indices.stop)
             await asyncio.gather(self._burst(range(start, stop)), self._check_probes(expected, "during"))
-            print(f"{stop:,} of {self.n_requests:,}, {time.monotonic() - began_s:.0f} s", file=sys.stderr, flush=True)
+            resident = f", {Resources.of(self.pid).resident_bytes / (1 << 20):,.1f} MiB" if self.pid is not None else ""
+            elapsed_s = time.monotonic() - began_s
+            print(f"{stop:,} of {self.n_requests:,}, {elapsed_s:.0f} s{resident}", file=sys.stderr, flush=True)
 
     async def _burst(self, indices: range) -> None:
         """The requests numbered `indices`, at most CONCURRENCY at a time."""
@@ -97,6 +102,12 @@ class Soak:
             ask_for | {"messages": [{"role": "user", "content": "Write a poem. " * 20}], "temperature": 0},
             ask_for | {"messages": [{"role": "user", "content": "Tell me a story."}], "seed": 7, "n": 2},
         ]
+
+    def _filling_body(self) -> dict[str, Any]:
+        """A request that takes its slot's whole context."""
+        text = "word " * (CONTEXT_TOKENS - TEMPLATE_TOKENS)
+        message = {"role": "user", "content": text}
+        return {"model": self.model, "messages": [message], "max_tokens": CONTEXT_TOKENS, "ignore_eos": True}
 
     async def _check_probes(self, expected: list[bytes], when: str) -> None:
         for body, first in zip(self._probes(), expected, strict=True):
