@@ -149,7 +149,10 @@ FAULTS = {
     "a kernel that refuses to run": """
 node = kernel_node(device.kernels, "fail.1", {}, unused=0)
 graph = instantiate(device, program(node), [], 0)
-graph.launch(device.stream)
+try:
+    graph.launch(device.stream)  # which may report the fault itself, when the kernel was that quick
+except DeviceError:
+    pass
 """,
     "a launch on memory that was freed": """
 memory = device.allocate(64)
