@@ -16,15 +16,6 @@ constexpr float kNoScore = -1e30f;  // of padding and of empty segments; finite,
 constexpr float kLeastScore =
     -60.f;  // below the largest: e^-60 is lost in rounding, and would make slow subnormal products
 
-// The widest vector of the target in one register.
-#if defined(HELIOS_AVX512)
-using Wide = F16;
-#elif defined(HELIOS_AVX2)
-using Wide = F8;
-#else
-using Wide = F4;
-#endif
-
 // The pages of one segment for one KV head.
 struct SegmentPages {
   PageHead page[kSegmentPages];

@@ -85,6 +85,15 @@ using F16 = Pair<F8>;
 using I16 = Pair<I8>;
 #endif
 
+// The widest vector in one register.
+#if defined(HELIOS_AVX512)
+using Wide = F16;
+#elif defined(HELIOS_AVX2)
+using Wide = F8;
+#else
+using Wide = F4;
+#endif
+
 template <class V>
 struct Lanes;
 template <>
@@ -152,6 +161,10 @@ struct Splat<I8> {
 template <>
 struct Splat<F16> {
   static HELIOS_INLINE F16 of(float v) { return (F16)_mm512_set1_ps(v); }
+};
+template <>
+struct Splat<I16> {
+  static HELIOS_INLINE I16 of(int32_t v) { return (I16)_mm512_set1_epi32(v); }
 };
 #endif
 template <class V, class E>
@@ -239,7 +252,9 @@ HELIOS_INLINE F16 fma(F16 a, F16 b, F16 c) { return (F16)_mm512_fmadd_ps((__m512
 HELIOS_INLINE F16 min(F16 a, F16 b) { return (F16)_mm512_min_ps((__m512)a, (__m512)b); }
 HELIOS_INLINE F16 max(F16 a, F16 b) { return (F16)_mm512_max_ps((__m512)a, (__m512)b); }
 HELIOS_INLINE I16 greater(F16 a, F16 b) { return a > b; }
+HELIOS_INLINE I16 greater(I16 a, I16 b) { return a > b; }
 HELIOS_INLINE F16 choose(I16 where, F16 a, F16 b) { return where ? a : b; }
+HELIOS_INLINE I16 choose(I16 where, I16 a, I16 b) { return where ? a : b; }
 HELIOS_INLINE F16 to_float(I16 v) { return (F16)_mm512_cvtepi32_ps((__m512i)v); }
 HELIOS_INLINE I16 round_to_int(F16 v) { return (I16)_mm512_cvtps_epi32((__m512)v); }
 HELIOS_INLINE F16 power_of_two(I16 n) { return bits_as<F16>((n + 127) << 23); }
