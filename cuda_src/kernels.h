@@ -90,7 +90,8 @@ static_assert(sizeof(HeliosCompletionHeader) == 32 && sizeof(HeliosCompletionLan
 #endif
 
 // Quantised activations ("q8 rows", written by *_q8, read by linear*.q*): for live rows M and nb = K/32 blocks,
-// int8 q[nb][M][32] at byte 0, then at byte R*K float s[nb][M][2] = {scale, scale * sum of the block's q}. R*K + R*K/4 bytes.
+// int8 q[nb][M][32] at byte 0, then at byte R*K float s[nb][M][4] = {scale of the block's inputs 0..15, scale of 16..31,
+// sum over both halves of scale * sum of q, 0}. R*K + R*K/2 bytes.
 //
 // Weight layouts (written by preparation): rows in groups of 8, N padded up with zero rows to a multiple of 8.
 //   q4_1.g8k4  per (group, block of 32 inputs) 160 bytes: 4 x 32 bytes of nibbles (vector j, lane r, byte c: low nibble is

@@ -53,7 +53,7 @@ HELIOS_INLINE int32_t quad_bits(const int8_t* q) {  // 4 activations
   return bits;
 }
 
-constexpr int kQuads = 8;  // of a block: vectors of 4 consecutive inputs for each row
+constexpr int kQuads = 8, kHalfQuads = kQuads / 2;  // of a block: vectors of 4 consecutive inputs for each row
 
 template <class Block>
 struct BlockFormat {
@@ -80,14 +80,15 @@ struct BlockFormat {
     HELIOS_UNROLL
     for (int t = 0; t < T; t++) acc[t] = splat<V>(0.f);
     const int8_t* q = x.q + x.at(0, first_token) * kBlock;
-    const float* s = x.scales + x.at(0, first_token) * 2;
+    const float* s = x.scales + x.at(0, first_token) * kScales;
     for (int32_t b = 0; b < x.n_blocks;
-         b++, w += Block::kNbytes, q += int64_t(x.n_rows) * kBlock, s += int64_t(x.n_rows) * 2) {
+         b++, w += Block::kNbytes, q += int64_t(x.n_rows) * kBlock, s += int64_t(x.n_rows) * kScales) {
       prefetch_ahead<V>(w, next);
       const typename Block::template Weights<V> weights(w, next);
       HELIOS_UNROLL
       for (int t = 0; t < T; t++)
-        acc[t] = weights.add(acc[t], typename Block::template Products<V>(weights, q + kBlock * t), s + 2 * t);
+        acc[t] = weights.add(acc[t], typename Block::template Products<V>(weights, q + kBlock * t),
+                             s + kScales * t);
     }
     HELIOS_UNROLL
     for (int t = 0; t < T; t++) store(sums + Lanes<V>::n * t, acc[t]);
@@ -106,10 +107,10 @@ struct BlockFormat {
       typename Block::template Weights<V> weights(w, next);
       weights.keep_in_registers();
       const int8_t* q = x.q + x.at(b, first_token) * kBlock;
-      const float* s = x.scales + x.at(b, first_token) * 2;
+      const float* s = x.scales + x.at(b, first_token) * kScales;
       float* acc = sums;
       Products previous(weights, q);
-      for (int32_t t = 1; t < n; t++, s += 2, acc += Lanes<V>::n) {
+      for (int32_t t = 1; t < n; t++, s += kScales, acc += Lanes<V>::n) {
         q += kBlock;
         const Products current(weights, q);
         store(acc, weights.add(load<V>(acc), previous, s));

@@ -1,14 +1,15 @@
 // Linear maps over Q4_1 and Q4_0 weights with 8-bit activations.
 //
-//   y[row] = sum over blocks b of 32 inputs, ascending:  acc = fma(m, s*sum(q), acc);  acc = fma(float(dot(w, q)), d*s,
-//   acc) where w are the nibbles 0..15, {d, m} the weight block's scale and offset (m = -8d for Q4_0), {s, s*sum(q)}
-//   the activations'.
-// The integer dot is exact on every target, so the two fused multiply-adds a block are the whole arithmetic.
+//   y[row] = sum over blocks b of 32 inputs, ascending:
+//     acc = fma(m, o, acc);  acc = fma(float(lower dot(w, q)), d*s0, acc);  acc = fma(float(upper dot(w, q)), d*s1, acc)
+//   where w are the nibbles 0..15, {d, m} the weight block's scale and offset (m = -8d for Q4_0), {s0, s1, o} the
+//   activations' (q8_rows.h): a scale for each half of the block.
+// The integer dots are exact on every target, so the three fused multiply-adds a block are the whole arithmetic.
 //
 // Layout g8k4 (kernels.h): lane = output row, so no sum ever crosses lanes; q4_block.h has the dot product.
 //
 // Bounds: up to 4 tokens, the weight stream (160 bytes for 256 products a token): aim at 90 % of a plain read loop.
-// Beyond, the multiplier; AVX2 runs 38 instructions for 256 products: aim at 50 % of vpmaddubsw + vpaddw alone.
+// Beyond, the multiplier; AVX2 runs 42 instructions for 256 products: aim at 50 % of vpmaddubsw + vpaddw alone.
 #include "q4_block.h"
 
 namespace helios {
@@ -34,8 +35,9 @@ struct Q4Block {
       }
     }
     HELIOS_INLINE V add(V acc, const Products<V>& products, const float* s) const {
-      acc = fma(m, splat<V>(s[1]), acc);
-      return fma(products.total(), d * splat<V>(s[0]), acc);
+      acc = fma(m, splat<V>(s[2]), acc);
+      acc = fma(products.lower(), d * splat<V>(s[0]), acc);
+      return fma(products.upper(), d * splat<V>(s[1]), acc);
     }
   };
 };

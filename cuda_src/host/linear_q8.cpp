@@ -1,7 +1,8 @@
 // Linear maps over Q8_0 weights with 8-bit activations.
 //
-//   y[row] = sum over blocks b of 32 inputs, ascending:  acc = fma(float(dot(w, q)), d*s, acc)
-// The integer dot is exact on every target, so one fused multiply-add a block is the whole arithmetic.
+//   y[row] = sum over blocks b of 32 inputs, ascending:  
+//     acc = fma(float(lower dot(w, q)), d*s0, acc);  acc = fma(float(upper dot(w, q)), d*s1, acc)
+// The integer dots are exact on every target, so two fused multiply-adds a block are the whole arithmetic.
 // Layout g8k4 (kernels.h): lane = output row; q8_block.h has the dot product.
 //
 // Bounds: up to 4 tokens, the weight stream (272 bytes for 256 products a token); beyond, the multiplier.
@@ -22,7 +23,8 @@ struct Q8Block {
     HELIOS_INLINE Weights(const uint8_t* w, int64_t next)
         : Bytes<V>(w, next), d(load_halves<V>(w + kByteBytes, next)) {}
     HELIOS_INLINE V add(V acc, const Products<V>& products, const float* s) const {
-      return fma(products.total(), d * splat<V>(s[0]), acc);
+      acc = fma(products.lower(), d * splat<V>(s[0]), acc);
+      return fma(products.upper(), d * splat<V>(s[1]), acc);
     }
   };
 };

@@ -5,7 +5,7 @@
 // A quad is a vector of 4 consecutive inputs for each row; it meets 4 activations broadcast to all rows, and no sum
 // crosses lanes.
 //   AVX-512  vpdpbusd adds 4 products to each int32 lane; the activations come as an embedded broadcast from memory
-//   AVX2     vpmaddubsw, 8 of them summed in int16 (at most 8*2*15*128 = 30720 < 32768), then vpmaddwd by 1
+//   AVX2     vpmaddubsw, 4 of them summed in int16 (at most 4*2*15*128 = 15360 < 32768), then vpmaddwd by 1
 //   other    plain loops
 #pragma once
 #include "linear_blocks.h"
@@ -15,8 +15,8 @@ namespace helios {
 constexpr int kNibbleBytes = 128;  // of one (group, block), before its scales
 
 // Nibbles<V>(w, next): the unpacked quads of the block at w, and for two groups of the one `next` bytes further.
-// quad[2j] holds inputs 8j..8j+3, quad[2j+1] inputs 8j+4..8j+7. NibbleProducts<V>(nibbles, q).total() is the dot
-// product.
+// quad[2j] holds inputs 8j..8j+3, quad[2j+1] inputs 8j+4..8j+7. NibbleProducts<V>(nibbles, q).lower() and
+// .upper() are the dot products of inputs 0..15 and 16..31.
 template <class V>
 struct Nibbles;
 template <class V>
@@ -47,12 +47,17 @@ struct Nibbles<F8> {
 
 template <>
 struct NibbleProducts<F8> {
-  __m256i sum;
-  HELIOS_INLINE NibbleProducts(const Nibbles<F8>& w, const int8_t* q) : sum(_mm256_setzero_si256()) {
+  __m256i half[2];
+  HELIOS_INLINE NibbleProducts(const Nibbles<F8>& w, const int8_t* q) : half{} {
     HELIOS_UNROLL
-    for (int j = 0; j < kQuads; j++) sum = _mm256_dpbusd_epi32(sum, w.quad[j], _mm256_set1_epi32(quad_bits(q + 4 * j)));
+    for (int j = 0; j < kHalfQuads; j++)
+      for (int h = 0; h < 2; h++) {
+        const int i = h * kHalfQuads + j;
+        half[h] = _mm256_dpbusd_epi32(half[h], w.quad[i], _mm256_set1_epi32(quad_bits(q + 4 * i)));
+      }
   }
-  HELIOS_INLINE F8 total() const { return to_float((I8)sum); }
+  HELIOS_INLINE F8 lower() const { return to_float((I8)half[0]); }
+  HELIOS_INLINE F8 upper() const { return to_float((I8)half[1]); }
 };
 
 template <>
@@ -75,37 +80,45 @@ struct Nibbles<F16> {
 
 template <>
 struct NibbleProducts<F16> {
-  __m512i sum;
-  HELIOS_INLINE NibbleProducts(const Nibbles<F16>& w, const int8_t* q) : sum(_mm512_setzero_si512()) {
+  __m512i half[2];
+  HELIOS_INLINE NibbleProducts(const Nibbles<F16>& w, const int8_t* q) : half{} {
     HELIOS_UNROLL
-    for (int j = 0; j < kQuads; j++) sum = _mm512_dpbusd_epi32(sum, w.quad[j], _mm512_set1_epi32(quad_bits(q + 4 * j)));
+    for (int j = 0; j < kHalfQuads; j++)
+      for (int h = 0; h < 2; h++) {
+        const int i = h * kHalfQuads + j;
+        half[h] = _mm512_dpbusd_epi32(half[h], w.quad[i], _mm512_set1_epi32(quad_bits(q + 4 * i)));
+      }
   }
-  HELIOS_INLINE F16 total() const { return to_float((I16)sum); }
+  HELIOS_INLINE F16 lower() const { return to_float((I16)half[0]); }
+  HELIOS_INLINE F16 upper() const { return to_float((I16)half[1]); }
 };
 
 #elif defined(HELIOS_AVX2)
 
 template <>
 struct NibbleProducts<F8> {
-  __m256i sum;
+  __m256i half[2];
   HELIOS_INLINE NibbleProducts(const Nibbles<F8>& w, const int8_t* q) {
-    __m256i even = _mm256_maddubs_epi16(w.quad[0], quad_at(q)), odd = _mm256_maddubs_epi16(w.quad[1], quad_at(q + 4));
-    HELIOS_FENCE(even);
-    HELIOS_FENCE(odd);
+    half[0] = _mm256_maddubs_epi16(w.quad[0], quad_at(q));
+    half[1] = _mm256_maddubs_epi16(w.quad[kHalfQuads], quad_at(q + kHalfBlock));
+    HELIOS_FENCE(half[0]);
+    HELIOS_FENCE(half[1]);
     HELIOS_UNROLL
-    for (int j = 2; j < kQuads; j += 2) {
-      even = _mm256_add_epi16(even, _mm256_maddubs_epi16(w.quad[j], quad_at(q + 4 * j)));
-      HELIOS_FENCE(even);
-      odd = _mm256_add_epi16(odd, _mm256_maddubs_epi16(w.quad[j + 1], quad_at(q + 4 * j + 4)));
-      HELIOS_FENCE(odd);
+    for (int j = 1; j < kHalfQuads; j++) {
+      half[0] = _mm256_add_epi16(half[0], _mm256_maddubs_epi16(w.quad[j], quad_at(q + 4 * j)));
+      HELIOS_FENCE(half[0]);
+      half[1] = _mm256_add_epi16(half[1], _mm256_maddubs_epi16(w.quad[kHalfQuads + j], quad_at(q + kHalfBlock + 4 * j)));
+      HELIOS_FENCE(half[1]);
     }
-    sum = _mm256_add_epi16(even, odd);
-    HELIOS_FENCE(sum);
   }
   static HELIOS_INLINE __m256i quad_at(const int8_t* q) {
     return _mm256_castps_si256(_mm256_broadcast_ss((const float*)q));
   }
-  HELIOS_INLINE F8 total() const { return to_float((I8)_mm256_madd_epi16(sum, _mm256_set1_epi16(1))); }
+  static HELIOS_INLINE F8 pairs_to_float(__m256i pairs) {
+    return to_float((I8)_mm256_madd_epi16(pairs, _mm256_set1_epi16(1)));
+  }
+  HELIOS_INLINE F8 lower() const { return pairs_to_float(half[0]); }
+  HELIOS_INLINE F8 upper() const { return pairs_to_float(half[1]); }
 };
 
 #else
@@ -125,13 +138,14 @@ struct Nibbles<F8> {
 
 template <>
 struct NibbleProducts<F8> {
-  int32_t sum[kGroup] = {};
+  int32_t half[2][kGroup] = {};
   NibbleProducts(const Nibbles<F8>& w, const int8_t* q) {
     for (int j = 0; j < kQuads; j++)
       for (int r = 0; r < kGroup; r++)
-        for (int c = 0; c < 4; c++) sum[r] += w.quad[j][4 * r + c] * q[4 * j + c];
+        for (int c = 0; c < 4; c++) half[j / kHalfQuads][r] += w.quad[j][4 * r + c] * q[4 * j + c];
   }
-  F8 total() const { return to_float(load<I8>(sum)); }
+  F8 lower() const { return to_float(load<I8>(half[0])); }
+  F8 upper() const { return to_float(load<I8>(half[1])); }
 };
 
 #endif

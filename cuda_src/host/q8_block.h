@@ -14,8 +14,8 @@ namespace helios {
 
 constexpr int kByteBytes = 256;  // weights of one (group, block), before its scales
 
-// Bytes<V>(w, next): the quads of the block at w; quad[j] holds inputs 4j..4j+3. ByteProducts<V>(bytes, q).total(): the
-// dot product.
+// Bytes<V>(w, next): the quads of the block at w; quad[j] holds inputs 4j..4j+3. ByteProducts<V>(bytes, q).lower()
+// and .upper() are the dot products of inputs 0..15 and 16..31.
 template <class V>
 struct Bytes;
 template <class V>
@@ -25,19 +25,20 @@ struct ByteProducts;
 
 template <>
 struct Bytes<F8> {
-  __m256i quad[kQuads], start;
-  HELIOS_INLINE Bytes(const uint8_t* w, int64_t) : start(_mm256_setzero_si256()) {
+  __m256i quad[kQuads], start[2];
+  HELIOS_INLINE Bytes(const uint8_t* w, int64_t) : start{} {
     HELIOS_UNROLL
     for (int j = 0; j < kQuads; j++) {
       quad[j] = load<__m256i>(w + 32 * j);
-      start = _mm256_dpbusd_epi32(start, _mm256_set1_epi8(-128), quad[j]);
+      start[j / kHalfQuads] = _mm256_dpbusd_epi32(start[j / kHalfQuads], _mm256_set1_epi8(-128), quad[j]);
     }
-    start = _mm256_sub_epi32(_mm256_setzero_si256(), start);
+    for (int h = 0; h < 2; h++) start[h] = _mm256_sub_epi32(_mm256_setzero_si256(), start[h]);
   }
   HELIOS_INLINE void keep_in_registers() {
     HELIOS_UNROLL
     for (int j = 0; j < kQuads; j++) HELIOS_FENCE(quad[j]);
-    HELIOS_FENCE(start);
+    HELIOS_FENCE(start[0]);
+    HELIOS_FENCE(start[1]);
   }
 };
 
@@ -51,44 +52,53 @@ struct UnsignedBlock {
 
 template <>
 struct ByteProducts<F8> {
-  __m256i sum;
-  HELIOS_INLINE ByteProducts(const Bytes<F8>& w, const int8_t* q) : sum(w.start) {
+  __m256i half[2];
+  HELIOS_INLINE ByteProducts(const Bytes<F8>& w, const int8_t* q) : half{w.start[0], w.start[1]} {
     const UnsignedBlock u(q);
     HELIOS_UNROLL
-    for (int j = 0; j < kQuads; j++)
-      sum = _mm256_dpbusd_epi32(sum, _mm256_set1_epi32(quad_bits(u.q + 4 * j)), w.quad[j]);
+    for (int j = 0; j < kHalfQuads; j++)
+      for (int h = 0; h < 2; h++) {
+        const int i = h * kHalfQuads + j;
+        half[h] = _mm256_dpbusd_epi32(half[h], _mm256_set1_epi32(quad_bits(u.q + 4 * i)), w.quad[i]);
+      }
   }
-  HELIOS_INLINE F8 total() const { return to_float((I8)sum); }
+  HELIOS_INLINE F8 lower() const { return to_float((I8)half[0]); }
+  HELIOS_INLINE F8 upper() const { return to_float((I8)half[1]); }
 };
 
 template <>
 struct Bytes<F16> {
-  __m512i quad[kQuads], start;
-  HELIOS_INLINE Bytes(const uint8_t* w, int64_t next) : start(_mm512_setzero_si512()) {
+  __m512i quad[kQuads], start[2];
+  HELIOS_INLINE Bytes(const uint8_t* w, int64_t next) : start{} {
     HELIOS_UNROLL
     for (int j = 0; j < kQuads; j++) {
       quad[j] = load_two_groups(w + 32 * j, next);
-      start = _mm512_dpbusd_epi32(start, _mm512_set1_epi8(-128), quad[j]);
+      start[j / kHalfQuads] = _mm512_dpbusd_epi32(start[j / kHalfQuads], _mm512_set1_epi8(-128), quad[j]);
     }
-    start = _mm512_sub_epi32(_mm512_setzero_si512(), start);
+    for (int h = 0; h < 2; h++) start[h] = _mm512_sub_epi32(_mm512_setzero_si512(), start[h]);
   }
   HELIOS_INLINE void keep_in_registers() {
     HELIOS_UNROLL
     for (int j = 0; j < kQuads; j++) HELIOS_FENCE(quad[j]);
-    HELIOS_FENCE(start);
+    HELIOS_FENCE(start[0]);
+    HELIOS_FENCE(start[1]);
   }
 };
 
 template <>
 struct ByteProducts<F16> {
-  __m512i sum;
-  HELIOS_INLINE ByteProducts(const Bytes<F16>& w, const int8_t* q) : sum(w.start) {
+  __m512i half[2];
+  HELIOS_INLINE ByteProducts(const Bytes<F16>& w, const int8_t* q) : half{w.start[0], w.start[1]} {
     const UnsignedBlock u(q);
     HELIOS_UNROLL
-    for (int j = 0; j < kQuads; j++)
-      sum = _mm512_dpbusd_epi32(sum, _mm512_set1_epi32(quad_bits(u.q + 4 * j)), w.quad[j]);
+    for (int j = 0; j < kHalfQuads; j++)
+      for (int h = 0; h < 2; h++) {
+        const int i = h * kHalfQuads + j;
+        half[h] = _mm512_dpbusd_epi32(half[h], _mm512_set1_epi32(quad_bits(u.q + 4 * i)), w.quad[i]);
+      }
   }
-  HELIOS_INLINE F16 total() const { return to_float((I16)sum); }
+  HELIOS_INLINE F16 lower() const { return to_float((I16)half[0]); }
+  HELIOS_INLINE F16 upper() const { return to_float((I16)half[1]); }
 };
 
 #elif defined(HELIOS_AVX2)
@@ -109,12 +119,15 @@ struct Bytes<F8> {
 
 template <>
 struct ByteProducts<F8> {
-  __m256i sum;
-  HELIOS_INLINE ByteProducts(const Bytes<F8>& w, const int8_t* q) : sum(products(w, q, 0)) {
+  __m256i half[2];
+  HELIOS_INLINE ByteProducts(const Bytes<F8>& w, const int8_t* q)
+      : half{products(w, q, 0), products(w, q, kHalfQuads)} {
     HELIOS_UNROLL
-    for (int j = 1; j < kQuads; j++) {
-      sum = _mm256_add_epi32(sum, products(w, q, j));
-      HELIOS_FENCE(sum);
+    for (int j = 1; j < kHalfQuads; j++) {
+      half[0] = _mm256_add_epi32(half[0], products(w, q, j));
+      HELIOS_FENCE(half[0]);
+      half[1] = _mm256_add_epi32(half[1], products(w, q, kHalfQuads + j));
+      HELIOS_FENCE(half[1]);
     }
   }
   static HELIOS_INLINE __m256i products(const Bytes<F8>& w, const int8_t* q, int j) {
@@ -122,7 +135,8 @@ struct ByteProducts<F8> {
     const __m256i a = _mm256_sign_epi8(quad, load<__m256i>(w.signed_quads + 32 * j));
     return _mm256_madd_epi16(_mm256_maddubs_epi16(w.magnitude[j], a), _mm256_set1_epi16(1));
   }
-  HELIOS_INLINE F8 total() const { return to_float((I8)sum); }
+  HELIOS_INLINE F8 lower() const { return to_float((I8)half[0]); }
+  HELIOS_INLINE F8 upper() const { return to_float((I8)half[1]); }
 };
 
 #else
@@ -136,13 +150,14 @@ struct Bytes<F8> {
 
 template <>
 struct ByteProducts<F8> {
-  int32_t sum[kGroup] = {};
+  int32_t half[2][kGroup] = {};
   ByteProducts(const Bytes<F8>& w, const int8_t* q) {
     for (int j = 0; j < kQuads; j++)
       for (int r = 0; r < kGroup; r++)
-        for (int c = 0; c < 4; c++) sum[r] += w.quads[32 * j + 4 * r + c] * q[4 * j + c];
+        for (int c = 0; c < 4; c++) half[j / kHalfQuads][r] += w.quads[32 * j + 4 * r + c] * q[4 * j + c];
   }
-  F8 total() const { return to_float(load<I8>(sum)); }
+  F8 lower() const { return to_float(load<I8>(half[0])); }
+  F8 upper() const { return to_float(load<I8>(half[1])); }
 };
 
 #endif

@@ -97,7 +97,7 @@ def floats(program: ProgramCapture, rows: Rows, width: int) -> Activation:
 def _q8_rows(program: ProgramCapture, rows: Rows, width: int) -> Activation:
     if width % _Q8_BLOCK:
         raise InternalError(f"8-bit rows of {width} numbers are not whole blocks of {_Q8_BLOCK}")
-    return Activation(program.scratch(rows.capacity * width * 5 // 4), rows.capacity, width, is_q8=True)
+    return Activation(program.scratch(rows.capacity * width * 3 // 2), rows.capacity, width, is_q8=True)
 
 
 def page_table_update(program: ProgramCapture, inputs: Inputs, page_table: Tensor, geometry: ServingGeometry) -> None:

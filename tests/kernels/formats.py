@@ -87,18 +87,18 @@ _DECODERS = {
 
 def q8_rows_nbytes(rows_capacity: int, width: int) -> int:
     """Bytes of quantised activation rows."""
-    return rows_capacity * width * 5 // 4
+    return rows_capacity * width * 3 // 2
 
 
 def q8_rows_values(stored: np.ndarray, rows_capacity: int, n_rows: int, width: int) -> np.ndarray:
     """Quantised activation rows as float64 [n_rows, width]."""
     q, scales = q8_rows_parts(stored, rows_capacity, n_rows, width)
-    return (q.astype(np.float64) * scales[..., :1].astype(np.float64)).reshape(n_rows, width)
+    return (q.astype(np.float64) * scales[..., :2, None].astype(np.float64)).reshape(n_rows, width)
 
 
 def q8_rows_parts(stored: np.ndarray, rows_capacity: int, n_rows: int, width: int) -> tuple[np.ndarray, np.ndarray]:
-    """int8 [n_rows, blocks, 32] and float32 [n_rows, blocks, 2] of quantised activation rows."""
+    """int8 [n_rows, blocks, 2 halves, 16] and float32 [n_rows, blocks, 4] of quantised activation rows."""
     n_blocks, n = width // 32, n_rows
-    q = stored.view(np.int8)[: n * width].reshape(n_blocks, n, 32).transpose(1, 0, 2)
-    scales = stored[rows_capacity * width :].view(np.float32)[: n_blocks * n * 2].reshape(n_blocks, n, 2)
+    q = stored.view(np.int8)[: n * width].reshape(n_blocks, n, 2, 16).transpose(1, 0, 2, 3)
+    scales = stored[rows_capacity * width :].view(np.float32)[: n_blocks * n * 4].reshape(n_blocks, n, 4)
     return q, scales.transpose(1, 0, 2)
