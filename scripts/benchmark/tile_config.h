@@ -1,5 +1,5 @@
 // Forced in front of the peer's C++ sources when scripts/bench builds llama-cpp-python (CXXFLAGS=-include).
-// GCC before 15 declares in amxtileintrin.h that _tile_loadconfig reads 8 bytes; it reads 64. GCC 12 therefore drops the
+// The amxtileintrin.h of GCC 12 says that _tile_loadconfig reads 8 bytes; it reads 64. The compiler therefore drops the
 // stores to the other 56 as dead, ldtilecfg meets garbage and faults, and every ggml built with AMX dies in its first
 // matrix product (ggml-org/llama.cpp issue 20824). This states the true extent and changes nothing else.
 #if defined(__x86_64__) && defined(__AMX_TILE__)
