@@ -96,6 +96,19 @@ def test_it_says_where_it_is_and_answers_openais_client(serving: ServeProcess) -
     assert whole.usage.prompt_tokens == len(case["prompt_ids"])
 
 
+def test_the_readmes_question_has_the_readmes_answer(serving: ServeProcess) -> None:
+    """CARD-4, issue 2: the curl example is run as it stands, only the port is another."""
+    readme = (ROOT / "README.md").read_text()
+    found = re.search(r"^    (curl .*?)$\n\n    (\{.*?)\n\n", readme, re.MULTILINE | re.DOTALL)
+    assert found is not None
+    command = found[1].replace("http://127.0.0.1:8000", serving.url)
+    answer = json.loads(subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=True).stdout)
+    shown = json.loads(found[2])
+    for changing in ("id", "created"):
+        assert type(shown.pop(changing)) is type(answer.pop(changing))
+    assert answer == shown
+
+
 def test_sampled_answers_can_be_had_again(serving: ServeProcess) -> None:
     """Alone or among others, streamed in a batch or not: the same seed, the same answer."""
     fields = {"messages": [{"role": "user", "content": "Tell me a story"}], "temperature": 1, "max_tokens": 24}
