@@ -64,14 +64,15 @@ void attend_queries(const Block& b, int32_t segment, const SegmentPages& pages, 
 template <class Args>
 void attend_block(const Args& a, const Block& b, int32_t segment, float* const* part) {
   SegmentPages pages;
-  const int32_t n_queries = b.n_rows * b.n_heads;
-  // A row's segment is empty when one of its own pages is bad, so rows with bad pages go one by one.
-  if (!find_pages(a, b.slot, segment, n_visible(b.position + b.n_rows - 1, segment), b.kv_head, pages)) {
-    for (int32_t row = 0; row < b.n_rows; row++) {
-      const Block alone{b.query + row * b.row_stride, 0, b.slot, b.position + row, 1, b.n_heads, b.kv_head};
-      if (b.n_rows > 1) attend_block(a, alone, segment, part + row * b.n_heads);
+  const int32_t n_queries = b.n_rows * b.n_heads, last = b.position + (b.n_rows - 1);
+  if (!find_pages(a, b.slot, segment, n_visible(last, segment), b.kv_head, pages)) {
+    if (b.n_rows == 1) {
+      for (int32_t i = 0; i < n_queries; i++) empty_part(part[i], a.head_dim);
     }
-    for (int32_t i = 0; b.n_rows == 1 && i < n_queries; i++) empty_part(part[i], a.head_dim);
+    for (int32_t row = 0; b.n_rows > 1 && row < b.n_rows; row++) {  // the first rows may not need the bad page
+      const Block alone{b.query + row * b.row_stride, 0, b.slot, b.position + row, 1, b.n_heads, b.kv_head};
+      attend_block(a, alone, segment, part + row * b.n_heads);
+    }
     return;
   }
   switch (n_queries) {
@@ -149,16 +150,20 @@ struct Attention {
   // Whether rows [first, first + n) are consecutive positions of one slot, within one segment.
   static bool go_together(const Args& a, int32_t first, int32_t n) {
     const int32_t *position = as<int32_t>(a.row_position) + first, *slot = as<int32_t>(a.row_slot) + first;
-    for (int32_t i = 1; i < n; i++)
-      if (slot[i] != slot[0] || position[i] != position[i - 1] + 1 || position[i] % kSegment == 0) return false;
+    for (int32_t i = 1; i < n; i++) {
+      const bool is_next = slot[i] == slot[0] && position[i] == int64_t(position[i - 1]) + 1;
+      if (!is_next || position[i] % kSegment == 0 || !is_position(a, position[i])) return false;
+    }
     return n == kRowsTogether;
+  }
+  static bool is_position(const Args& a, int32_t position) {
+    return in_range(position, int64_t(a.pages_per_slot) * kPageTokens);
   }
   static void attend_rows(const Args& a, int32_t first, int32_t n, int32_t kv_head) {
     const int32_t step = go_together(a, first, n) ? n : 1, heads_each = a.n_heads / a.n_kv_heads;
     for (int32_t row = first; row < first + n; row += step) {
       const int32_t position = as<int32_t>(a.row_position)[row], slot = as<int32_t>(a.row_slot)[row];
-      const int64_t end = int64_t(a.pages_per_slot) * kPageTokens;
-      if (!in_range(position, end) || !in_range(position + (step - 1), end) || !in_range(slot, a.n_slots)) continue;
+      if (!is_position(a, position) || !in_range(slot, a.n_slots)) continue;
       for (int32_t head = 0; head < heads_each; head += kHeadsTogether) {
         const int32_t n_heads = heads_each - head < kHeadsTogether ? heads_each - head : kHeadsTogether;
         attend_heads(a, row, kv_head * heads_each + head,

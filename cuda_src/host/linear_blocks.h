@@ -87,8 +87,7 @@ struct BlockFormat {
       const typename Block::template Weights<V> weights(w, next);
       HELIOS_UNROLL
       for (int t = 0; t < T; t++)
-        acc[t] = weights.add(acc[t], typename Block::template Products<V>(weights, q + kBlock * t),
-                             s + kScales * t);
+        acc[t] = weights.add(acc[t], typename Block::template Products<V>(weights, q + kBlock * t), s + kScales * t);
     }
     HELIOS_UNROLL
     for (int t = 0; t < T; t++) store(sums + Lanes<V>::n * t, acc[t]);

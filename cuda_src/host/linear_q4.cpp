@@ -1,7 +1,8 @@
 // Linear maps over Q4_1 and Q4_0 weights with 8-bit activations.
 //
 //   y[row] = sum over blocks b of 32 inputs, ascending:
-//     acc = fma(m, o, acc);  acc = fma(float(lower dot(w, q)), d*s0, acc);  acc = fma(float(upper dot(w, q)), d*s1, acc)
+//     acc = fma(m, o, acc);  acc = fma(float(lower dot(w, q)), d*s0, acc);  acc = fma(float(upper dot(w, q)), d*s1,
+//     acc)
 //   where w are the nibbles 0..15, {d, m} the weight block's scale and offset (m = -8d for Q4_0), {s0, s1, o} the
 //   activations' (q8_rows.h): a scale for each half of the block.
 // The integer dots are exact on every target, so the three fused multiply-adds a block are the whole arithmetic.

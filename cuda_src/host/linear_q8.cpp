@@ -1,6 +1,6 @@
 // Linear maps over Q8_0 weights with 8-bit activations.
 //
-//   y[row] = sum over blocks b of 32 inputs, ascending:  
+//   y[row] = sum over blocks b of 32 inputs, ascending:
 //     acc = fma(float(lower dot(w, q)), d*s0, acc);  acc = fma(float(upper dot(w, q)), d*s1, acc)
 // The integer dots are exact on every target, so two fused multiply-adds a block are the whole arithmetic.
 // Layout g8k4 (kernels.h): lane = output row; q8_block.h has the dot product.

@@ -107,7 +107,8 @@ struct NibbleProducts<F8> {
     for (int j = 1; j < kHalfQuads; j++) {
       half[0] = _mm256_add_epi16(half[0], _mm256_maddubs_epi16(w.quad[j], quad_at(q + 4 * j)));
       HELIOS_FENCE(half[0]);
-      half[1] = _mm256_add_epi16(half[1], _mm256_maddubs_epi16(w.quad[kHalfQuads + j], quad_at(q + kHalfBlock + 4 * j)));
+      half[1] =
+          _mm256_add_epi16(half[1], _mm256_maddubs_epi16(w.quad[kHalfQuads + j], quad_at(q + kHalfBlock + 4 * j)));
       HELIOS_FENCE(half[1]);
     }
   }

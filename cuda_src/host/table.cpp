@@ -8,11 +8,15 @@
 namespace helios {
 namespace {
 
-constexpr uint32_t kKindOfR = HELIOS_KIND_READ, kKindOfW = HELIOS_KIND_WRITE, kKindOfX = HELIOS_KIND_READ_WRITE,
-                   kKindOfI = HELIOS_KIND_I32, kKindOfL = HELIOS_KIND_I64, kKindOfU = HELIOS_KIND_U32,
-                   kKindOfS = HELIOS_KIND_F32;
+#define HELIOS_KIND_OF_R HELIOS_KIND_READ
+#define HELIOS_KIND_OF_W HELIOS_KIND_WRITE
+#define HELIOS_KIND_OF_X HELIOS_KIND_READ_WRITE
+#define HELIOS_KIND_OF_I HELIOS_KIND_I32
+#define HELIOS_KIND_OF_L HELIOS_KIND_I64
+#define HELIOS_KIND_OF_U HELIOS_KIND_U32
+#define HELIOS_KIND_OF_S HELIOS_KIND_F32
 
-#define HELIOS_TABLE_FIELD(kind, name) {#name, uint32_t(offsetof(Args, name)), kKindOf##kind},
+#define HELIOS_TABLE_FIELD(kind, name) {#name, uint32_t(offsetof(Args, name)), HELIOS_KIND_OF_##kind},
 #define HELIOS_TABLE_FIELDS(id, name, list)                 \
   namespace fields_##id {                                   \
     using Args = HeliosArgs_##id;                           \

@@ -136,6 +136,25 @@ def test_rows_of_one_prompt_have_the_bits_of_single_steps(library: Library) -> N
 
 
 @on_every_target
+def test_a_bad_page_hides_only_the_segments_that_need_it(library: Library) -> None:
+    n = 40
+    cache, q, positions, _ = random_case(6, 2, 32, list(range(n)))
+    slots = np.zeros(n, np.int32)
+    cache.page_table[0, 2] = cache.n_pages  # positions 32..47: rows 0..31 do not see them
+    together = run_whole(library, cache, q, positions, slots, n)
+    for i in range(n):
+        one = slice(i, i + 1)
+        np.testing.assert_array_equal(run_split(library, cache, q[one], positions[one], slots[one], 1), together[one])
+    for first in (1, 2, 3):
+        rest = slice(first, n)
+        np.testing.assert_array_equal(
+            run_whole(library, cache, q[rest], positions[rest], slots[rest], n - first), together[rest]
+        )
+    assert (together[32:] == 0).all()
+    assert together[:32].any(axis=(1, 2)).all()
+
+
+@on_every_target
 def test_extreme_scores_are_finite(library: Library) -> None:
     cache, q, positions, slots = random_case(2, 1, 8, [300])
     for scale in (0.0, 1e6, 1e20):
