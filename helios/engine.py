@@ -180,7 +180,6 @@ class Engine:
         runtime: ModelRuntime | None = None
         try:
             bootstrap = Bootstrap.load(core, settings.accept)
-            core.verify_tensors()
             limits = _limits(bootstrap.contract, settings)
             device = Device.open(settings.device, settings.threads)
             n_pages = _cache_pages(bootstrap.contract, limits, device)

@@ -185,6 +185,24 @@ class DecodedLengthError(FrameError):
     code = "core_decoded_length"
 
 
+class ChunkSealError(CoreError):
+    """An encrypted chunk is not the one that was encrypted in its place."""
+
+    code = "core_chunk_seal"
+
+
+class CoreKeyError(CoreError):
+    """The key that an encrypted core needs is missing or another."""
+
+    code = "core_key"
+
+
+class LocationError(CoreError):
+    """Stored bytes cannot be had from where the core says that they are."""
+
+    code = "core_location"
+
+
 class TrustError(CoreError):
     """The core's publisher is not accepted."""
 

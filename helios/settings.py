@@ -145,6 +145,16 @@ def kernel_target() -> str | None:
     return os.environ.get(ENVIRONMENT_PREFIX + "KERNELS") or None
 
 
+def core_key_text() -> str | None:
+    """HELIOS_CORE_KEY: the key of encrypted cores, 64 hexadecimal digits."""
+    return os.environ.get(ENVIRONMENT_PREFIX + "CORE_KEY") or None
+
+
+def core_key_file() -> Path | None:
+    """HELIOS_CORE_KEY_FILE: a file that holds the same."""
+    return _environment_path("CORE_KEY_FILE")
+
+
 def _environment_path(name: str) -> Path | None:
     text = os.environ.get(ENVIRONMENT_PREFIX + name)
     return Path(text).expanduser() if text else None

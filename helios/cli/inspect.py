@@ -20,6 +20,7 @@ from helios.contract.schema import core_pb2
 from helios.corefile.contents import CoreContents, read_contents
 from helios.corefile.keys import fingerprint
 from helios.corefile.layout import MAGIC
+from helios.corefile.origin import describe_rebuild_manifest, describe_weight_catalogs
 from helios.corefile.reader import Core, open_core
 from helios.errors import ArtifactError, MissingFileError
 from helios.ignition.checkpoints.gguf import Gguf, open_gguf
@@ -44,7 +45,7 @@ def run(arguments: argparse.Namespace) -> int:
         with open_gguf(arguments.file) as checkpoint:
             description = _describe_gguf(checkpoint)
             lines = _gguf_lines(description)
-    elif magic[:-1] == MAGIC[:-1]:
+    elif magic == MAGIC:
         with open_core(arguments.file) as core:
             description = _describe_core(core, read_contents(core))
             lines = _core_lines(description)
@@ -66,15 +67,15 @@ def _magic(path: Path) -> bytes:
 
 
 def _describe_core(core: Core, contents: CoreContents) -> Description:
-    body, contract = core.body, contents.contract
+    index, contract = core.index, contents.contract
     return {
         "file": str(core.path),
-        "format": f"core {body.format_version}",
+        "format": f"core {index.format.value}",
         "size_bytes": core.size_bytes,
         "publisher": {
             "namespace": core.namespace,
             "key": fingerprint(core.public_key),
-            "model_license": body.model_license,
+            "model_license": index.model_license,
         },
         "contract": {
             "version": contract.version,
@@ -110,10 +111,11 @@ def _describe_core(core: Core, contents: CoreContents) -> Description:
                 "stored_bytes": resource.stored.nbytes,
                 "decoded_bytes": resource.decoded_nbytes,
             }
-            for resource in body.resources
+            for resource in index.resources
         ],
-        "tensors": [{"id": tensor.id, "layout": tensor.layout, "bytes": tensor.nbytes} for tensor in body.tensors],
-        "rebuild_manifest": dict(sorted(body.rebuild_manifest.items())),
+        "tensors": [{"id": tensor.id, "layout": tensor.layout, "bytes": tensor.nbytes} for tensor in index.tensors],
+        "weight_catalogs": describe_weight_catalogs(index),
+        "rebuild_manifest": describe_rebuild_manifest(index),
     }
 
 

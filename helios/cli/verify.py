@@ -24,7 +24,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Print one line; a core that is wrong raises, and that is the one line."""
     with open_core(arguments.core) as core:
-        for resource in core.body.resources:
+        for resource in core.index.resources:
             core.resource(resource.kind)
         contract = read_contents(core).contract
         with tqdm(unit="B", unit_scale=True, desc="verifying", delay=0.5, leave=False, disable=None) as bar:

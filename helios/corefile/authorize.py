@@ -34,7 +34,7 @@ class Acceptance:
 def authorize(core: Core, acceptance: str | None, directory: Path | None = None) -> Acceptance:
     """Accept the core's publisher or raise TrustError. `directory` holds this machine's key and its records of acceptance."""
     directory = directory or cache_directory()
-    granted = Acceptance(core.namespace, fingerprint(core.public_key), core.body.model_license)
+    granted = Acceptance(core.namespace, fingerprint(core.public_key), core.index.model_license)
     if core.namespace == LOCAL_NAMESPACE:
         if core.path.resolve() != PACKAGED_CORE:
             _check_local(core, directory)

@@ -56,9 +56,7 @@ def check_count(hashes: Sequence[bytes], nbytes: int, what: str) -> None:
             raise ChunkCountError(f"{what}, chunk {index:,} has a hash of {len(digest):,} bytes, not {HASH_NBYTES}")
 
 
-def check_chunk(stored: memoryview, index: int, digest: bytes, what: str) -> int:
-    """The bytes of chunk `index` of `stored`, counted; ChunkHashError when they are not the signed ones."""
-    chunk = stored[index * CHUNK_NBYTES : (index + 1) * CHUNK_NBYTES]
-    if hashlib.sha256(chunk).digest() != digest:
-        raise ChunkHashError(f"{what} is damaged: chunk {index:,} of {n_chunks(len(stored)):,} has another hash")
-    return len(chunk)
+def check_chunk(chunk: bytes, index: int, hashes: Sequence[bytes], what: str) -> None:
+    """Raise ChunkHashError when chunk `index` is not the signed one."""
+    if hashlib.sha256(chunk).digest() != hashes[index]:
+        raise ChunkHashError(f"{what} is damaged: chunk {index:,} of {len(hashes):,} has another hash")

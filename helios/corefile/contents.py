@@ -5,6 +5,7 @@ It knows no device. What it returns keeps every rule of the contract, and each w
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from helios.contract.enums import BufferKind
@@ -30,14 +31,14 @@ def read_contents(core: Core) -> CoreContents:
         raise CoreError(f"{core.path} has no execution manifest")
     with naming(core.path):
         manifest = decode_message(execution_pb2.ExecutionManifest, content, "the execution manifest")
-        contract = PreparedContract.from_core(core.body.deployment.contract, manifest)
-        check_weights(contract, core.body)
+        contract = PreparedContract.from_core(core.contract, manifest)
+        check_weights(contract, core.index.tensors)
     return CoreContents(contract, manifest)
 
 
-def check_weights(contract: PreparedContract, body: core_pb2.CoreBody) -> None:
+def check_weights(contract: PreparedContract, tensors: Iterable[core_pb2.TensorResource]) -> None:
     """Every weight buffer is filled from a tensor of exactly its size, and no tensor is left over."""
-    sizes = {tensor.id: tensor.nbytes for tensor in body.tensors}
+    sizes = {tensor.id: tensor.nbytes for tensor in tensors}
     unused = set(sizes)
     for buffer in contract.buffers:
         if buffer.kind is not BufferKind.WEIGHT:

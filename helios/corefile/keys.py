@@ -1,4 +1,4 @@
-"""Ed25519 keys: those that publishers sign with, and the one that this machine signs its own cores with.
+"""Ed25519 keys, that publishers sign with and this machine signs its own cores with; and the key of encrypted cores.
 
 It knows files of keys and no core. A key file is written once, complete and readable by its owner alone; two processes that
 make the local key at the same time end up with the same one.
@@ -17,8 +17,8 @@ from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from helios.errors import ArtifactError, MissingFileError
-from helios.settings import cache_directory
+from helios.errors import ArtifactError, CoreKeyError, MissingFileError
+from helios.settings import cache_directory, core_key_file, core_key_text
 
 LOCAL_NAMESPACE = "local"
 
@@ -38,15 +38,10 @@ def fingerprint(public_key: bytes) -> str:
 
 def load_key(path: Path) -> Ed25519PrivateKey:
     """A private key from a PEM file (PKCS #8, no password) or from a file of 64 hexadecimal digits."""
-    try:
-        with path.open("rb") as file:
-            text = file.read(_MAX_KEY_FILE_NBYTES).strip()
-    except OSError as error:
-        raise MissingFileError(f"key file {path} cannot be read: {error.strerror}") from error
-    with contextlib.suppress(ValueError):
-        raw = bytes.fromhex(text.decode("ascii"))
-        if len(raw) == _KEY_NBYTES:
-            return Ed25519PrivateKey.from_private_bytes(raw)
+    text = _read(path)
+    raw = _hexadecimal(text)
+    if raw is not None:
+        return Ed25519PrivateKey.from_private_bytes(raw)
     try:
         key = serialization.load_pem_private_key(text, password=None)
     except (ValueError, TypeError, UnsupportedAlgorithm):
@@ -54,6 +49,36 @@ def load_key(path: Path) -> Ed25519PrivateKey:
     if not isinstance(key, Ed25519PrivateKey):
         raise ArtifactError(f"key file {path} holds no Ed25519 private key", hint="make one with `helios keygen`")
     return key
+
+
+def load_core_key() -> bytes:
+    """The 32 bytes that encrypted cores are read with, from HELIOS_CORE_KEY or the file HELIOS_CORE_KEY_FILE."""
+    text, path = core_key_text(), core_key_file()
+    if text is None and path is None:
+        raise CoreKeyError(
+            "the core is encrypted and no key was given", hint="set HELIOS_CORE_KEY_FILE to the file that holds it"
+        )
+    key = _hexadecimal(text.encode() if text is not None else _read(path or Path()))
+    if key is None:
+        source = "HELIOS_CORE_KEY" if text is not None else f"key file {path}"
+        raise CoreKeyError(f"{source} holds no core key", hint=f"it is {2 * _KEY_NBYTES} hexadecimal digits")
+    return key
+
+
+def _read(path: Path) -> bytes:
+    try:
+        with path.open("rb") as file:
+            return file.read(_MAX_KEY_FILE_NBYTES).strip()
+    except OSError as error:
+        raise MissingFileError(f"key file {path} cannot be read: {error.strerror}") from error
+
+
+def _hexadecimal(text: bytes) -> bytes | None:
+    with contextlib.suppress(ValueError):
+        key = bytes.fromhex(text.decode("ascii"))
+        if len(key) == _KEY_NBYTES:
+            return key
+    return None
 
 
 def create_key(path: Path) -> Ed25519PrivateKey:

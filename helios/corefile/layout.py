@@ -1,24 +1,37 @@
-"""The byte layout of a payload core (format 2): header, limits, alignment, and what is signed.
+"""The byte layout of a core file: magic, header, limits, alignment, and what is signed.
 
-It knows no message. The file is the header, the SignedEnvelope, the LocationSet, then the stored bytes of every resource and
-tensor, each at the next multiple of 4096 behind the one before it, with zeros between and nothing at the end.
+It knows no message. The file is the header, the SignedEnvelope, the LocationSet, then the stored bytes that lie in it, each at
+the next multiple of 4096 behind the one before it, with zeros between and nothing at the end.
 """
 
 from __future__ import annotations
 
+import enum
 import struct
 
-MAGIC = b"HELIOS\0\2"
-HEADER = struct.Struct("<8sII")  # magic, envelope bytes, location set bytes
+MAGIC = b"HELIOS\0"  # then one byte, the format
+HEADER = struct.Struct("<7sBII")  # magic, format, envelope bytes, location set bytes
 ALIGNMENT = 4096
-FORMAT_VERSION = 2
-SIGNED_PREFIX = b"helios.core.2\0"  # a signature over a core is a signature over nothing else
 
 MAX_ENVELOPE_NBYTES = 16 << 20
-MAX_LOCATIONS_NBYTES = 4 << 20
 MAX_DECODED_NBYTES = 256 << 20
 MAX_TENSOR_NBYTES = 1 << 40
 MAX_NAME_CHARACTERS = 200
+MAX_PLACE_CHARACTERS = 1000  # of a path or URL in the location set
+
+
+class CoreFormat(enum.IntEnum):
+    """What is inside the envelope. The number is in the file's header and again in the signed message."""
+
+    PAYLOAD = 2  # a CoreBody
+    SEALED_INDEX = 4  # a ProtectedIndex, its content encrypted
+    INDEX = 6  # a ProtectedIndex
+
+    @property
+    def signed_prefix(self) -> bytes:
+        """Signed in front of the body, so that a signature over one kind is a signature over nothing else."""
+        kind = "core" if self is CoreFormat.PAYLOAD else "index"
+        return f"helios.{kind}.{self.value}\0".encode()
 
 
 def align_up(offset: int) -> int:

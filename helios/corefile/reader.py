@@ -1,16 +1,18 @@
-"""Reads a payload core that is hostile until checked.
+"""Reads a core that is hostile until checked, whatever its format and wherever its bytes are.
 
-It knows the container and not the meaning of the contract inside. An open `Core` has a valid signature over a body that keeps
-every rule of `body.py`, and every byte of its file is accounted for: header, stored bytes, or a zero between them.
+It knows the container and not the meaning of the contract inside. An open `Core` has a valid signature over an index that
+keeps every rule of `index.py`; its own file has no byte that is neither signed nor checked, and no stored byte leaves here
+before the chunk that it is in was verified.
 """
 
 from __future__ import annotations
 
 import contextlib
-import mmap
 import os
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import TypeVar
@@ -20,92 +22,159 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 from google.protobuf.message import Message
 
 from helios.contract.messages import check_message, decode_message, serialize
-from helios.contract.schema import core_pb2
-from helios.corefile.body import check_body
-from helios.corefile.chunks import check_chunk
+from helios.contract.schema import contract_pb2, core_pb2
+from helios.corefile.chunks import CHUNK_NBYTES, check_chunk
 from helios.corefile.frame import decode_frame
-from helios.corefile.layout import (
-    HEADER,
-    MAGIC,
-    MAX_ENVELOPE_NBYTES,
-    MAX_LOCATIONS_NBYTES,
-    SIGNED_PREFIX,
-    align_up,
-)
-from helios.errors import CoreError, CoreSignatureError, MissingFileError
+from helios.corefile.index import CoreIndex, decode_index
+from helios.corefile.keys import load_core_key
+from helios.corefile.layout import HEADER, MAGIC, MAX_ENVELOPE_NBYTES, CoreFormat
+from helios.corefile.local_file import LocalFile, read_located
+from helios.corefile.places import Place, check_own_places, max_locations_nbytes, resolve
+from helios.corefile.remote_file import RemoteFile
+from helios.corefile.sealing import CONTENT_NBYTES, ChunkSealer, check_key
+from helios.errors import CoreError, CoreSignatureError, DecodedLengthError
 
 Progress = Callable[[int, int], None]  # (bytes done, bytes in all)
 _Message = TypeVar("_Message", bound=Message)
-_MAX_HASH_THREADS = 8
+_MAX_READ_THREADS = 8
+_N_CHUNKS_AHEAD = 2  # of what the threads are at: 40 MiB in all
 _PUBLIC_KEY_NBYTES, _SIGNATURE_NBYTES = 32, 64
 
 
+@dataclass(frozen=True, slots=True)
+class TensorChunk:
+    """Verified content of a tensor, to be put at `offset` of it."""
+
+    id: str
+    offset: int
+    data: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class _Stored:
+    """What is stored for one id: where, under which hashes, and how it opens."""
+
+    place: Place
+    hashes: Sequence[bytes]
+    what: str
+    sealer: ChunkSealer | None
+
+    @property
+    def content_chunk_nbytes(self) -> int:
+        return CONTENT_NBYTES if self.sealer else CHUNK_NBYTES
+
+
 class Core:
-    """An open core file. `body` is what was signed, `public_key` who signed it; views of tensors live in the mapping."""
+    """An open core. `index` is what was signed, `public_key` who signed it. Resources and tensors are read when asked for."""
 
     def __init__(
-        self, path: Path, mapping: mmap.mmap, body: core_pb2.CoreBody, public_key: bytes, offsets: dict[str, int]
+        self, path: Path, file: LocalFile, index: CoreIndex, public_key: bytes, places: Mapping[str, Place]
     ) -> None:
         self.path = path
-        self.body = body
+        self.index = index
         self.public_key = public_key
-        self._mapping = mapping
-        self._view = memoryview(mapping)
-        self._offsets = offsets
-        self._tensors = {tensor.id: tensor for tensor in body.tensors}
+        self._file = file
+        self._places = places
+        self._remote = {place.url: RemoteFile(place.url) for place in places.values() if place.url}
+        self._core_key: bytes | None = None
 
     @property
     def namespace(self) -> str:
         """The signed publisher namespace."""
-        return self.body.publisher_namespace
+        return self.index.namespace
+
+    @property
+    def contract(self) -> contract_pb2.ServingContract:
+        """As it was signed, not validated: `contents.py` does that."""
+        return self.index.contract
 
     @property
     def size_bytes(self) -> int:
-        return len(self._view)
+        """The core's own file and all that is stored elsewhere."""
+        return self._file.size_bytes + sum(place.nbytes for place in self._places.values() if not place.is_own)
 
     def resource(self, kind: core_pb2.ResourceKind) -> bytes | None:
-        """The decoded bytes of the resource of this kind, every chunk verified first; None when the core has none."""
-        for resource in self.body.resources:
+        """The decoded bytes of the resource of this kind; None when the core has none."""
+        for resource in self.index.resources:
             if resource.kind == kind:
                 what = f"{self.path}: resource {resource.id!r}"
-                stored = self._stored(resource.id, resource.stored.nbytes)
-                for index, digest in enumerate(resource.chunk_sha256):
-                    check_chunk(stored, index, digest, what)
-                return decode_frame(stored, resource.decoded_nbytes, what)
+                stored = self._stored(resource.id, resource.decoded_nbytes, resource.chunk_sha256, what)
+                chunks = (self._chunk(stored, index) for index in range(len(stored.hashes)))
+                if stored.sealer is None:
+                    return decode_frame(chunks, resource.decoded_nbytes, what)
+                return _whole(chunks, resource.decoded_nbytes, what)
         return None
 
-    def tensor(self, id_: str) -> memoryview:
-        """A tensor's bytes in the mapping, read-only, not yet verified: see `verify_tensors`."""
-        tensor = self._tensors.get(id_)
-        if tensor is None:
-            raise CoreError(f"{self.path} has no tensor {id_!r}")
-        return self._stored(id_, tensor.nbytes)
+    def tensor(self, id_: str) -> bytes:
+        """A tensor's content. One of many chunks is better taken from `stream_tensors`."""
+        for tensor in self.index.tensors:
+            if tensor.id == id_:
+                what = f"{self.path}: tensor {id_!r}"
+                stored = self._stored(id_, tensor.nbytes, tensor.chunk_sha256, what)
+                return _whole((self._chunk(stored, i) for i in range(len(stored.hashes))), tensor.nbytes, what)
+        raise CoreError(f"{self.path} has no tensor {id_!r}")
 
-    def verify_tensors(self, progress: Progress | None = None) -> None:
-        """Compare every chunk of every tensor with its signed hash, on all processors. Raises ChunkHashError."""
-        chunks = [
-            (self._stored(tensor.id, tensor.nbytes), index, digest, f"{self.path}: tensor {tensor.id!r}")
-            for tensor in self.body.tensors
-            for index, digest in enumerate(tensor.chunk_sha256)
-        ]
-        n_total, n_done = sum(tensor.nbytes for tensor in self.body.tensors), 0
-        with ThreadPoolExecutor(min(_MAX_HASH_THREADS, os.cpu_count() or 1), "helios-verify") as pool:
+    def stream_tensors(self) -> Iterator[TensorChunk]:
+        """The content of all tensors in order, verified on all processors a few chunks ahead of who takes it."""
+        n_threads = min(_MAX_READ_THREADS, os.cpu_count() or 1)
+        pending: deque[Future[TensorChunk]] = deque()
+        with ThreadPoolExecutor(n_threads, "helios-read") as pool:
             try:
-                for nbytes in pool.map(lambda chunk: check_chunk(*chunk), chunks):
-                    n_done += nbytes
-                    if progress:
-                        progress(n_done, n_total)
+                for stored, id_, index in self._tensor_chunks():
+                    pending.append(pool.submit(self._tensor_chunk, stored, id_, index))
+                    if len(pending) >= n_threads + _N_CHUNKS_AHEAD:
+                        yield pending.popleft().result()
+                while pending:
+                    yield pending.popleft().result()
             finally:
                 pool.shutdown(cancel_futures=True)
 
-    def _stored(self, id_: str, nbytes: int) -> memoryview:
-        offset = self._offsets[id_]
-        return self._view[offset : offset + nbytes]
+    def verify_tensors(self, progress: Progress | None = None) -> None:
+        """Read every tensor once. Raises ChunkHashError for the first chunk that is not the signed one."""
+        n_total, n_done = sum(tensor.nbytes for tensor in self.index.tensors), 0
+        for chunk in self.stream_tensors():
+            n_done += len(chunk.data)
+            if progress:
+                progress(n_done, n_total)
+
+    def _tensor_chunks(self) -> Iterator[tuple[_Stored, str, int]]:
+        for tensor in self.index.tensors:
+            stored = self._stored(tensor.id, tensor.nbytes, tensor.chunk_sha256, f"{self.path}: tensor {tensor.id!r}")
+            for index in range(len(stored.hashes)):
+                yield stored, tensor.id, index
+
+    def _tensor_chunk(self, stored: _Stored, id_: str, index: int) -> TensorChunk:
+        return TensorChunk(id_, index * stored.content_chunk_nbytes, self._chunk(stored, index))
+
+    def _stored(self, id_: str, content_nbytes: int, hashes: Sequence[bytes], what: str) -> _Stored:
+        sealing, sealer = self.index.sealing, None
+        if sealing is not None:
+            with naming(self.path):
+                if self._core_key is None:
+                    self._core_key = load_core_key()
+                    check_key(self._core_key, sealing.salt, sealing.key_check)
+            sealer = ChunkSealer(self._core_key, sealing.salt, id_, content_nbytes)
+        return _Stored(self._places[id_], hashes, what, sealer)
+
+    def _chunk(self, stored: _Stored, index: int) -> bytes:
+        """The content of one chunk: read, compared with its signed hash, opened."""
+        start = index * CHUNK_NBYTES
+        data = self._read(stored.place, start, min(CHUNK_NBYTES, stored.place.nbytes - start))
+        check_chunk(data, index, stored.hashes, stored.what)
+        return data if stored.sealer is None else stored.sealer.open(index, data, stored.what)
+
+    def _read(self, place: Place, start: int, nbytes: int) -> bytes:
+        if place.url is not None:
+            return self._remote[place.url].read(place.offset + start, nbytes)
+        if place.file is not None:
+            return read_located(place.file, place.offset + start, nbytes, place.nbytes if place.is_whole_file else None)
+        return self._file.read(place.offset + start, nbytes)
 
     def close(self) -> None:
-        """Release the file. A tensor view that is still in use keeps its mapping until it goes."""
-        self._view.release()
-        _close(self._mapping)
+        """Release the file and every connection."""
+        self._file.close()
+        for remote in self._remote.values():
+            remote.close()
 
     def __enter__(self) -> Core:
         return self
@@ -117,13 +186,13 @@ class Core:
 
 
 def open_core(path: Path) -> Core:
-    """Map and check everything but the stored bytes. Raises MissingFileError, or CoreError that says what is wrong."""
-    mapping = _map(path)
+    """Check everything but the stored bytes. Raises MissingFileError, or CoreError that says what is wrong."""
+    file = LocalFile(path)
     try:
-        with naming(path), memoryview(mapping) as view:
-            return _open(path, mapping, view)
-    except CoreError:
-        _close(mapping)
+        with naming(path):
+            return _open(path, file)
+    except BaseException:
+        file.close()
         raise
 
 
@@ -137,61 +206,52 @@ def naming(path: Path) -> Iterator[None]:
         raise
 
 
-def _close(mapping: mmap.mmap) -> None:
-    with contextlib.suppress(BufferError):  # a view is still in use: the last one closes it
-        mapping.close()
-
-
-def _map(path: Path) -> mmap.mmap:
-    try:
-        with path.open("rb") as file:
-            size_bytes = file.seek(0, os.SEEK_END)
-            if size_bytes < HEADER.size:
-                raise CoreError(f"{path}: {size_bytes} bytes are no core, its header alone has {HEADER.size}")
-            return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
-    except OSError as error:
-        raise MissingFileError(f"core {path} cannot be read: {error.strerror}") from error
-
-
-def _open(path: Path, mapping: mmap.mmap, view: memoryview) -> Core:
-    magic, envelope_nbytes, locations_nbytes = HEADER.unpack(view[: HEADER.size])
-    _check_header(magic, envelope_nbytes, locations_nbytes, len(view))
+def _open(path: Path, file: LocalFile) -> Core:
+    format_, envelope_nbytes, locations_nbytes = _read_header(file)
     envelope_end = HEADER.size + envelope_nbytes
-    header_end = envelope_end + locations_nbytes
-    envelope = _canonical(core_pb2.SignedEnvelope, view[HEADER.size : envelope_end], "the signed envelope")
-    _check_signature(envelope)
-    body = decode_message(core_pb2.CoreBody, envelope.body, "the signed body")
-    check_body(body)
-    locations = _canonical(core_pb2.LocationSet, view[envelope_end:header_end], "the location set")
-    offsets = _check_places(body, locations, header_end, view)
-    return Core(path, mapping, body, envelope.public_key, offsets)
+    envelope = _canonical(core_pb2.SignedEnvelope, file.read(HEADER.size, envelope_nbytes), "the signed envelope")
+    _check_signature(envelope, format_)
+    index = decode_index(format_, envelope.body)
+    sizes = index.stored_nbytes()
+    if locations_nbytes > max_locations_nbytes(sizes):
+        raise CoreError(f"locations of {locations_nbytes:,} bytes are more than {max_locations_nbytes(sizes):,}")
+    locations = _canonical(core_pb2.LocationSet, file.read(envelope_end, locations_nbytes), "the location set")
+    places = resolve(locations, sizes, path.parent)
+    check_own_places(places, envelope_end + locations_nbytes, file.size_bytes, file.read)
+    return Core(path, file, index, envelope.public_key, places)
 
 
-def _check_header(magic: bytes, envelope_nbytes: int, locations_nbytes: int, size_bytes: int) -> None:
-    if magic[:-1] != MAGIC[:-1]:
-        raise CoreError("this is no core file: it does not start with the magic bytes")
+def _read_header(file: LocalFile) -> tuple[CoreFormat, int, int]:
+    if file.size_bytes < HEADER.size:
+        raise CoreError(f"{file.size_bytes} bytes are no core, its header alone has {HEADER.size}")
+    magic, number, envelope_nbytes, locations_nbytes = HEADER.unpack(file.read(0, HEADER.size))
     if magic != MAGIC:
-        raise CoreError(f"core container version {magic[-1]} is unknown, version {MAGIC[-1]} is served")
-    if envelope_nbytes > MAX_ENVELOPE_NBYTES or locations_nbytes > MAX_LOCATIONS_NBYTES:
+        raise CoreError("this is no core file: it does not start with the magic bytes")
+    try:
+        format_ = CoreFormat(number)
+    except ValueError:
+        known = ", ".join(str(entry.value) for entry in CoreFormat)
         raise CoreError(
-            f"an envelope of {envelope_nbytes:,} and locations of {locations_nbytes:,} bytes are more than "
-            f"{MAX_ENVELOPE_NBYTES:,} and {MAX_LOCATIONS_NBYTES:,}"
-        )
+            f"core format {number} is unknown, those served are {known}", hint="use a newer Helios"
+        ) from None
+    if envelope_nbytes > MAX_ENVELOPE_NBYTES:
+        raise CoreError(f"an envelope of {envelope_nbytes:,} bytes is more than {MAX_ENVELOPE_NBYTES:,}")
     header_end = HEADER.size + envelope_nbytes + locations_nbytes
-    if header_end > size_bytes:
-        raise CoreError(f"the file ends at byte {size_bytes:,}, inside its header of {header_end:,}")
+    if header_end > file.size_bytes:
+        raise CoreError(f"the file ends at byte {file.size_bytes:,}, inside its header of {header_end:,}")
+    return format_, envelope_nbytes, locations_nbytes
 
 
-def _canonical(kind: type[_Message], data: memoryview, what: str) -> _Message:
+def _canonical(kind: type[_Message], data: bytes, what: str) -> _Message:
     """Decode an unsigned message of which every byte must count: only its canonical form is accepted."""
-    message = decode_message(kind, bytes(data), what)
+    message = decode_message(kind, data, what)
     check_message(message, what)
     if serialize(message) != data:
         raise CoreError(f"{what} is not in its canonical form")
     return message
 
 
-def _check_signature(envelope: core_pb2.SignedEnvelope) -> None:
+def _check_signature(envelope: core_pb2.SignedEnvelope, format_: CoreFormat) -> None:
     if (len(envelope.public_key), len(envelope.signature)) != (_PUBLIC_KEY_NBYTES, _SIGNATURE_NBYTES):
         raise CoreSignatureError(
             f"a key of {len(envelope.public_key):,} and a signature of {len(envelope.signature):,} bytes "
@@ -199,43 +259,13 @@ def _check_signature(envelope: core_pb2.SignedEnvelope) -> None:
         )
     try:
         key = Ed25519PublicKey.from_public_bytes(envelope.public_key)
-        key.verify(envelope.signature, SIGNED_PREFIX + envelope.body)
+        key.verify(envelope.signature, format_.signed_prefix + envelope.body)
     except (InvalidSignature, ValueError):
         raise CoreSignatureError("the signature does not fit the body: the core was changed after signing") from None
 
 
-def _check_places(
-    body: core_pb2.CoreBody, locations: core_pb2.LocationSet, header_end: int, view: memoryview
-) -> dict[str, int]:
-    """Offset by id. Everything stored must lie at the next aligned place behind what is before it, up to the file's end."""
-    sizes = {resource.id: resource.stored.nbytes for resource in body.resources}
-    sizes.update((tensor.id, tensor.nbytes) for tensor in body.tensors)
-    offsets = _offsets(locations.locations, sizes)
-    end = header_end
-    for id_, offset in sorted(offsets.items(), key=lambda item: item[1]):
-        expected = align_up(end)
-        if offset != expected:
-            relation = "overlaps what is before it" if offset < end else f"is not at byte {expected:,}"
-            raise CoreError(f"resource {id_!r} at byte {offset:,} {relation}")
-        if offset + sizes[id_] > len(view):
-            raise CoreError(f"resource {id_!r} ends at byte {offset + sizes[id_]:,}, the file at {len(view):,}")
-        if bytes(view[end:offset]).strip(b"\0"):
-            raise CoreError(f"the padding before resource {id_!r}, bytes {end:,} to {offset:,}, is not zero")
-        end = offset + sizes[id_]
-    if end != len(view):
-        raise CoreError(f"{len(view) - end:,} bytes follow the last resource, which ends at byte {end:,}")
-    return offsets
-
-
-def _offsets(locations: Sequence[core_pb2.Location], sizes: dict[str, int]) -> dict[str, int]:
-    offsets: dict[str, int] = {}
-    for location in locations:
-        if location.id not in sizes:
-            raise CoreError(f"a location names {location.id[:200]!r}, which the core does not hold")
-        if location.id in offsets:
-            raise CoreError(f"resource {location.id!r} has two locations")
-        offsets[location.id] = location.offset
-    for id_ in sizes:
-        if id_ not in offsets:
-            raise CoreError(f"resource {id_!r} has no location")
-    return offsets
+def _whole(chunks: Iterator[bytes], nbytes: int, what: str) -> bytes:
+    content = b"".join(chunks)
+    if len(content) != nbytes:
+        raise DecodedLengthError(f"{what} has {len(content):,} bytes, {nbytes:,} are signed")
+    return content

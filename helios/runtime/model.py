@@ -8,7 +8,7 @@ for the device to drain (RT-6).
 from __future__ import annotations
 
 import contextlib
-from collections import deque
+from collections import defaultdict, deque
 from collections.abc import Callable
 from dataclasses import dataclass
 from types import TracebackType
@@ -189,11 +189,16 @@ def _fill_weights(
     device: Device,
     progress: Callable[[int, int], None] | None,
 ) -> None:
+    """Each chunk of the weights goes to its buffers as soon as it was verified: no second copy of them is made."""
     weights = [buffer for buffer in contract.buffers if buffer.kind is BufferKind.WEIGHT]
+    addresses: dict[str, list[int]] = defaultdict(list)
+    for buffer in weights:
+        addresses[buffer.resource].append(buffers[buffer.id].address)
     n_total = sum(buffer.nbytes for buffer in weights)
     n_done = 0
-    for buffer in weights:
-        device.upload(buffers[buffer.id].address, core.tensor(buffer.resource))
-        n_done += buffer.nbytes
+    for chunk in core.stream_tensors():
+        for address in addresses[chunk.id]:
+            device.upload(address + chunk.offset, chunk.data)
+            n_done += len(chunk.data)
         if progress is not None:
             progress(n_done, n_total)

@@ -34,7 +34,7 @@ def test_the_core_stands_in_this_directory_under_the_name_of_the_file(
     assert capsys.readouterr().out == "Tiny-1M.Q4_0.core\n"
     with open_core(Path("Tiny-1M.Q4_0.core")) as core:
         assert core.namespace == "local"
-        assert core.body.deployment.contract.served_id == "tiny-1m"
+        assert core.contract.served_id == "tiny-1m"
 
 
 def test_options_and_a_publisher_key_reach_the_core(gguf: Path, tmp_path: Path) -> None:
@@ -42,7 +42,7 @@ def test_options_and_a_publisher_key_reach_the_core(gguf: Path, tmp_path: Path) 
     words = ["--context", "64", "--concurrency", "2", "--name", "tiny", "--key", "key.pem", "--namespace", "acme"]
     assert prepare(str(gguf), "-o", "out.core", *words) == 0
     with open_core(Path("out.core")) as core:
-        contract = core.body.deployment.contract
+        contract = core.contract
         assert (core.namespace, core.public_key) == ("acme", public_bytes(key))
         assert (contract.served_id, contract.context_tokens, contract.concurrency) == ("tiny", 64, 2)
 

@@ -27,7 +27,12 @@ SKIPPABLE = b"\x50\x2a\x4d\x18\x04\x00\x00\x00abcd"
 
 
 def decode(frame: bytes, decoded_nbytes: int) -> bytes:
-    return decode_frame(memoryview(frame), decoded_nbytes, "the resource")
+    """Whole, and in chunks with a boundary at every kind of place: both ways must agree."""
+    chunks = [frame[start : start + 19] for start in range(0, min(len(frame), 1900), 19)] + [frame[1900:]]
+    if len(frame) > 19 and len(frame) % 19 and len(chunks) < 100:
+        with contextlib.suppress(FrameError):
+            assert len(decode_frame(chunks, decoded_nbytes, "the resource")) == decoded_nbytes
+    return decode_frame([frame], decoded_nbytes, "the resource")
 
 
 @hypothesis.given(st.binary(min_size=1, max_size=5000))

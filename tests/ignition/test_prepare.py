@@ -41,7 +41,7 @@ def test_the_core_holds_a_contract_that_keeps_every_rule(tiny: Path, tmp_path: P
     with open_core(make(tiny, tmp_path / "a.core")) as core:
         manifest = execution_pb2.ExecutionManifest()
         manifest.ParseFromString(core.resource(core_pb2.RESOURCE_KIND_EXECUTION_MANIFEST) or b"")
-        contract = PreparedContract.from_core(core.body.deployment.contract, manifest)
+        contract = PreparedContract.from_core(core.contract, manifest)
         assert contract.vocabulary == TinyModel().vocabulary
         assert contract.served_id == "tiny-test-1m"
         assert contract.context_tokens == 512
@@ -58,7 +58,7 @@ def test_other_weights_have_another_cache_identity(tiny: Path, tmp_path: Path) -
     identities = set()
     for index, gguf in enumerate((tiny, other, tiny)):
         with open_core(make(gguf, tmp_path / f"{index}.core")) as core:
-            identities.add(core.body.deployment.contract.cache_identity)
+            identities.add(core.contract.cache_identity)
     assert len(identities) == 2
 
 
@@ -76,7 +76,7 @@ def test_a_core_is_prepared_once_and_found_again(tiny: Path, tmp_path: Path, mon
     assert not reports
     assert list(path.parent.iterdir()) == [path]
     with open_core(path) as core:
-        serving = core.body.deployment.contract
+        serving = core.contract
         assert (serving.served_id, list(serving.aliases)) == ("tiny-1m", ["tiny-test-1m"])
     assert prepared_core(tiny, options=PrepareOptions(context_tokens=64), target=host_target()) != path
 

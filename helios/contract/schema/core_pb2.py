@@ -25,17 +25,17 @@ _sym_db = _symbol_database.Default()
 from helios.contract.schema import contract_pb2 as helios_dot_contract_dot_schema_dot_contract__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n!helios/contract/schema/core.proto\x12\x0fhelios.contract\x1a%helios/contract/schema/contract.proto\"\x1d\n\x0bStoredFrame\x12\x0e\n\x06nbytes\x18\x01 \x01(\x04\"\xbf\x01\n\x12\x45xecutableResource\x12\n\n\x02id\x18\x01 \x01(\t\x12+\n\x04kind\x18\x02 \x01(\x0e\x32\x1d.helios.contract.ResourceKind\x12,\n\x06stored\x18\x03 \x01(\x0b\x32\x1c.helios.contract.StoredFrame\x12\x16\n\x0e\x64\x65\x63oded_nbytes\x18\x04 \x01(\x04\x12\x14\n\x0c\x63hunk_nbytes\x18\x05 \x01(\r\x12\x14\n\x0c\x63hunk_sha256\x18\x06 \x03(\x0c\"h\n\x0eTensorResource\x12\n\n\x02id\x18\x01 \x01(\t\x12\x0e\n\x06nbytes\x18\x02 \x01(\x04\x12\x14\n\x0c\x63hunk_nbytes\x18\x03 \x01(\r\x12\x14\n\x0c\x63hunk_sha256\x18\x04 \x03(\x0c\x12\x0e\n\x06layout\x18\x05 \x01(\t\"D\n\x0e\x44\x65ploymentBody\x12\x32\n\x08\x63ontract\x18\x01 \x01(\x0b\x32 .helios.contract.ServingContract\"\xf7\x02\n\x08\x43oreBody\x12\x16\n\x0e\x66ormat_version\x18\x01 \x01(\r\x12\x1b\n\x13publisher_namespace\x18\x02 \x01(\t\x12\x33\n\ndeployment\x18\x03 \x01(\x0b\x32\x1f.helios.contract.DeploymentBody\x12\x36\n\tresources\x18\x04 \x03(\x0b\x32#.helios.contract.ExecutableResource\x12\x30\n\x07tensors\x18\x05 \x03(\x0b\x32\x1f.helios.contract.TensorResource\x12\x15\n\rmodel_license\x18\x06 \x01(\t\x12H\n\x10rebuild_manifest\x18\x07 \x03(\x0b\x32..helios.contract.CoreBody.RebuildManifestEntry\x1a\x36\n\x14RebuildManifestEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\"E\n\x0eSignedEnvelope\x12\x0c\n\x04\x62ody\x18\x01 \x01(\x0c\x12\x12\n\npublic_key\x18\x02 \x01(\x0c\x12\x11\n\tsignature\x18\x03 \x01(\x0c\"&\n\x08Location\x12\n\n\x02id\x18\x01 \x01(\t\x12\x0e\n\x06offset\x18\x02 \x01(\x04\";\n\x0bLocationSet\x12,\n\tlocations\x18\x01 \x03(\x0b\x32\x19.helios.contract.Location*\x91\x01\n\x0cResourceKind\x12\x1d\n\x19RESOURCE_KIND_UNSPECIFIED\x10\x00\x12$\n RESOURCE_KIND_EXECUTION_MANIFEST\x10\x01\x12\x1b\n\x17RESOURCE_KIND_TOKENIZER\x10\x02\x12\x1f\n\x1bRESOURCE_KIND_CHAT_TEMPLATE\x10\x03\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n!helios/contract/schema/core.proto\x12\x0fhelios.contract\x1a%helios/contract/schema/contract.proto\"\x1d\n\x0bStoredFrame\x12\x0e\n\x06nbytes\x18\x01 \x01(\x04\"\xbf\x01\n\x12\x45xecutableResource\x12\n\n\x02id\x18\x01 \x01(\t\x12+\n\x04kind\x18\x02 \x01(\x0e\x32\x1d.helios.contract.ResourceKind\x12,\n\x06stored\x18\x03 \x01(\x0b\x32\x1c.helios.contract.StoredFrame\x12\x16\n\x0e\x64\x65\x63oded_nbytes\x18\x04 \x01(\x04\x12\x14\n\x0c\x63hunk_nbytes\x18\x05 \x01(\r\x12\x14\n\x0c\x63hunk_sha256\x18\x06 \x03(\x0c\"h\n\x0eTensorResource\x12\n\n\x02id\x18\x01 \x01(\t\x12\x0e\n\x06nbytes\x18\x02 \x01(\x04\x12\x14\n\x0c\x63hunk_nbytes\x18\x03 \x01(\r\x12\x14\n\x0c\x63hunk_sha256\x18\x04 \x03(\x0c\x12\x0e\n\x06layout\x18\x05 \x01(\t\"D\n\x0e\x44\x65ploymentBody\x12\x32\n\x08\x63ontract\x18\x01 \x01(\x0b\x32 .helios.contract.ServingContract\"\xa8\x02\n\x08\x43oreBody\x12\x16\n\x0e\x66ormat_version\x18\x01 \x01(\r\x12\x1b\n\x13publisher_namespace\x18\x02 \x01(\t\x12\x33\n\ndeployment\x18\x03 \x01(\x0b\x32\x1f.helios.contract.DeploymentBody\x12\x36\n\tresources\x18\x04 \x03(\x0b\x32#.helios.contract.ExecutableResource\x12\x30\n\x07tensors\x18\x05 \x03(\x0b\x32\x1f.helios.contract.TensorResource\x12\x15\n\rmodel_license\x18\x06 \x01(\t\x12\x18\n\x10rebuild_manifest\x18\x07 \x01(\x0c\x12\x17\n\x0fweight_catalogs\x18\x08 \x03(\x0c\"\xf4\x01\n\nModelIndex\x12\x32\n\x08\x63ontract\x18\x01 \x01(\x0b\x32 .helios.contract.ServingContract\x12\x36\n\tresources\x18\x02 \x03(\x0b\x32#.helios.contract.ExecutableResource\x12\x30\n\x07tensors\x18\x03 \x03(\x0b\x32\x1f.helios.contract.TensorResource\x12\x15\n\rmodel_license\x18\x04 \x01(\t\x12\x18\n\x10rebuild_manifest\x18\x05 \x01(\x0c\x12\x17\n\x0fweight_catalogs\x18\x06 \x03(\x0c\"*\n\x07Sealing\x12\x0c\n\x04salt\x18\x01 \x01(\x0c\x12\x11\n\tkey_check\x18\x02 \x01(\x0c\"\x95\x01\n\x0eProtectedIndex\x12\x0f\n\x07version\x18\x01 \x01(\r\x12\x1b\n\x13publisher_namespace\x18\x02 \x01(\t\x12*\n\x05index\x18\x03 \x01(\x0b\x32\x1b.helios.contract.ModelIndex\x12)\n\x07sealing\x18\x04 \x01(\x0b\x32\x18.helios.contract.Sealing\"E\n\x0eSignedEnvelope\x12\x0c\n\x04\x62ody\x18\x01 \x01(\x0c\x12\x12\n\npublic_key\x18\x02 \x01(\x0c\x12\x11\n\tsignature\x18\x03 \x01(\x0c\"A\n\x08Location\x12\n\n\x02id\x18\x01 \x01(\t\x12\x0e\n\x06offset\x18\x02 \x01(\x04\x12\x0c\n\x04\x66ile\x18\x03 \x01(\t\x12\x0b\n\x03url\x18\x04 \x01(\t\"[\n\x0bLocationSet\x12,\n\tlocations\x18\x01 \x03(\x0b\x32\x19.helios.contract.Location\x12\x11\n\tdirectory\x18\x02 \x01(\t\x12\x0b\n\x03url\x18\x03 \x01(\t\"\x8f\x01\n\x0fRebuildManifest\x12\x0f\n\x07version\x18\x01 \x01(\r\x12<\n\x06inputs\x18\x02 \x03(\x0b\x32,.helios.contract.RebuildManifest.InputsEntry\x1a-\n\x0bInputsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\"Z\n\rWeightCatalog\x12\x0f\n\x07version\x18\x01 \x01(\r\x12\x0c\n\x04rank\x18\x02 \x01(\r\x12*\n\x05views\x18\x03 \x03(\x0b\x32\x1b.helios.contract.StoredView\"M\n\nStoredView\x12\x0e\n\x06tensor\x18\x01 \x01(\t\x12\x0e\n\x06offset\x18\x02 \x01(\x04\x12\x0e\n\x06nbytes\x18\x03 \x01(\x04\x12\x0f\n\x07sources\x18\x04 \x03(\t*\x91\x01\n\x0cResourceKind\x12\x1d\n\x19RESOURCE_KIND_UNSPECIFIED\x10\x00\x12$\n RESOURCE_KIND_EXECUTION_MANIFEST\x10\x01\x12\x1b\n\x17RESOURCE_KIND_TOKENIZER\x10\x02\x12\x1f\n\x1bRESOURCE_KIND_CHAT_TEMPLATE\x10\x03\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'helios.contract.schema.core_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
-  _globals['_COREBODY_REBUILDMANIFESTENTRY']._loaded_options = None
-  _globals['_COREBODY_REBUILDMANIFESTENTRY']._serialized_options = b'8\001'
-  _globals['_RESOURCEKIND']._serialized_start=1045
-  _globals['_RESOURCEKIND']._serialized_end=1190
+  _globals['_REBUILDMANIFEST_INPUTSENTRY']._loaded_options = None
+  _globals['_REBUILDMANIFEST_INPUTSENTRY']._serialized_options = b'8\001'
+  _globals['_RESOURCEKIND']._serialized_start=1785
+  _globals['_RESOURCEKIND']._serialized_end=1930
   _globals['_STOREDFRAME']._serialized_start=93
   _globals['_STOREDFRAME']._serialized_end=122
   _globals['_EXECUTABLERESOURCE']._serialized_start=125
@@ -45,13 +45,25 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_DEPLOYMENTBODY']._serialized_start=424
   _globals['_DEPLOYMENTBODY']._serialized_end=492
   _globals['_COREBODY']._serialized_start=495
-  _globals['_COREBODY']._serialized_end=870
-  _globals['_COREBODY_REBUILDMANIFESTENTRY']._serialized_start=816
-  _globals['_COREBODY_REBUILDMANIFESTENTRY']._serialized_end=870
-  _globals['_SIGNEDENVELOPE']._serialized_start=872
-  _globals['_SIGNEDENVELOPE']._serialized_end=941
-  _globals['_LOCATION']._serialized_start=943
-  _globals['_LOCATION']._serialized_end=981
-  _globals['_LOCATIONSET']._serialized_start=983
-  _globals['_LOCATIONSET']._serialized_end=1042
+  _globals['_COREBODY']._serialized_end=791
+  _globals['_MODELINDEX']._serialized_start=794
+  _globals['_MODELINDEX']._serialized_end=1038
+  _globals['_SEALING']._serialized_start=1040
+  _globals['_SEALING']._serialized_end=1082
+  _globals['_PROTECTEDINDEX']._serialized_start=1085
+  _globals['_PROTECTEDINDEX']._serialized_end=1234
+  _globals['_SIGNEDENVELOPE']._serialized_start=1236
+  _globals['_SIGNEDENVELOPE']._serialized_end=1305
+  _globals['_LOCATION']._serialized_start=1307
+  _globals['_LOCATION']._serialized_end=1372
+  _globals['_LOCATIONSET']._serialized_start=1374
+  _globals['_LOCATIONSET']._serialized_end=1465
+  _globals['_REBUILDMANIFEST']._serialized_start=1468
+  _globals['_REBUILDMANIFEST']._serialized_end=1611
+  _globals['_REBUILDMANIFEST_INPUTSENTRY']._serialized_start=1566
+  _globals['_REBUILDMANIFEST_INPUTSENTRY']._serialized_end=1611
+  _globals['_WEIGHTCATALOG']._serialized_start=1613
+  _globals['_WEIGHTCATALOG']._serialized_end=1703
+  _globals['_STOREDVIEW']._serialized_start=1705
+  _globals['_STOREDVIEW']._serialized_end=1782
 # @@protoc_insertion_point(module_scope)

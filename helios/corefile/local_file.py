@@ -1,0 +1,75 @@
+"""Bytes of local files by offset and length, exactly as many as were asked for.
+
+It knows no core. Bytes are read into memory of their own rather than mapped: what was verified cannot change afterwards, and a
+file that is cut short while it is read is an error and not a fault of the process.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from pathlib import Path
+from types import TracebackType
+
+from helios.errors import CoreError, LocationError, MissingFileError
+
+
+class LocalFile:
+    """An open regular file, read from any thread; owner closes."""
+
+    def __init__(self, path: Path) -> None:
+        """Raises MissingFileError."""
+        self.path = path
+        try:
+            # A pipe or a device must neither block the opening nor be read.
+            self._descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+        except OSError as error:
+            raise MissingFileError(f"core {path} cannot be read: {error.strerror}") from error
+        status = os.fstat(self._descriptor)
+        self.size_bytes = status.st_size
+        if not stat.S_ISREG(status.st_mode):
+            os.close(self._descriptor)
+            kind = "a directory" if stat.S_ISDIR(status.st_mode) else "not a regular file"
+            raise MissingFileError(f"core {path} cannot be read: it is {kind}")
+
+    def read(self, offset: int, nbytes: int) -> bytes:
+        """Raises CoreError when the file ends before that."""
+        pieces: list[bytes] = []
+        n_left = nbytes
+        while n_left:
+            try:
+                piece = os.pread(self._descriptor, n_left, offset)
+            except (OSError, OverflowError) as error:
+                raise CoreError(f"{self.path} cannot be read at byte {offset:,}: {error}") from error
+            if not piece:
+                raise CoreError(f"{self.path} ends at byte {offset:,}, {n_left:,} bytes too early")
+            pieces.append(piece)
+            offset += len(piece)
+            n_left -= len(piece)
+        return pieces[0] if len(pieces) == 1 else b"".join(pieces)
+
+    def close(self) -> None:
+        if self._descriptor >= 0:
+            os.close(self._descriptor)
+            self._descriptor = -1
+
+    def __enter__(self) -> LocalFile:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+def read_located(path: Path, offset: int, nbytes: int, whole_nbytes: int | None) -> bytes:
+    """Bytes of a file beside the core, opened for this alone: a core may have thousands of them. `whole_nbytes` is its size
+    where that is known. Raises LocationError or CoreError."""
+    try:
+        file = LocalFile(path)
+    except MissingFileError as error:
+        raise LocationError(error.message) from error
+    with file:
+        if whole_nbytes is not None and file.size_bytes != whole_nbytes:
+            raise CoreError(f"{path} has {file.size_bytes:,} bytes, {whole_nbytes:,} are signed")
+        return file.read(offset, nbytes)

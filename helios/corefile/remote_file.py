@@ -1,0 +1,148 @@
+"""Bytes of a file on an HTTP server by ranges, with retry, resume and bounds on everything (CORE-1).
+
+It knows no core, and what it returns is not believed: whoever reads compares hashes. A read asks for exactly its range, takes
+no byte more, goes on where a broken transfer stopped, and ends, well or with a LocationError, within its deadline.
+"""
+
+from __future__ import annotations
+
+import http.client
+import re
+import threading
+import time
+from collections.abc import Callable
+from urllib.parse import urljoin, urlsplit
+
+from helios.errors import LocationError
+
+_TIMEOUT_S = 20.0  # of one wait for the server
+_DEADLINE_S = 300.0  # of one read: 4 MiB at 14 KB/s
+_MOST_ATTEMPTS = 6  # without a single byte of progress
+_FIRST_PAUSE_S = 0.1  # doubled each time: 3.1 s in all
+_MOST_REDIRECTS = 5
+_MOST_IDLE_CONNECTIONS = 8
+_PIECE_NBYTES = 256 << 10
+_RETRIED_STATUSES = {408, 425, 429, 500, 502, 503, 504}
+_REDIRECTS = {301, 302, 303, 307, 308}
+_CONTENT_RANGE = re.compile(r"bytes (\d{1,20})-(\d{1,20})/(\d{1,20}|\*)")
+
+
+class RemoteFile:
+    """A file at a URL, read from any thread; keeps connections open between reads. Owner closes."""
+
+    def __init__(self, url: str, pause: Callable[[float], None] = time.sleep) -> None:
+        self._url = url
+        self._pause = pause
+        self._lock = threading.Lock()
+        self._idle: list[http.client.HTTPConnection] = []
+        self._target = url  # where redirects led
+
+    def read(self, offset: int, nbytes: int) -> bytes:
+        """Raises LocationError."""
+        data = bytearray()
+        n_failures, deadline = 0, time.monotonic() + _DEADLINE_S
+        while len(data) < nbytes:
+            n_before = len(data)
+            try:
+                self._read_some(data, offset, nbytes, deadline)
+                continue
+            except (OSError, http.client.HTTPException, _RetryError) as error:
+                n_failures = 1 if len(data) > n_before else n_failures + 1
+                if n_failures >= _MOST_ATTEMPTS or time.monotonic() > deadline:
+                    raise LocationError(
+                        f"{self._url} broke off after {len(data):,} of {nbytes:,} bytes from byte {offset:,}: "
+                        f"{str(error)[:200] or type(error).__name__}",
+                        hint="try again, or copy the file here",
+                    ) from error
+            self._pause(_FIRST_PAUSE_S * 2 ** (n_failures - 1))
+        return bytes(data)
+
+    def _read_some(self, data: bytearray, offset: int, nbytes: int, deadline: float) -> None:
+        """One request for what is still missing, appended to `data` as it arrives."""
+        start, end = offset + len(data), offset + nbytes
+        connection, response = self._request(start, end)
+        is_complete = False
+        try:
+            self._check_range(response, start, end)
+            while (n_missing := nbytes - len(data)) and time.monotonic() <= deadline:
+                piece = response.read(min(n_missing, _PIECE_NBYTES))
+                if not piece:
+                    raise _RetryError("the server closed the connection")
+                data += piece
+            if len(data) < nbytes:
+                raise _RetryError("the server is too slow")
+            is_complete = response.read(1) == b""
+        finally:
+            self._give_back(connection, is_complete)
+
+    def _request(self, start: int, end: int) -> tuple[http.client.HTTPConnection, http.client.HTTPResponse]:
+        """The response to a range request, redirects followed."""
+        url = self._target
+        for _ in range(_MOST_REDIRECTS + 1):
+            connection = self._take(url)
+            try:
+                parts = urlsplit(url)
+                path = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
+                connection.request(
+                    "GET", path, headers={"Range": f"bytes={start}-{end - 1}", "Accept-Encoding": "identity"}
+                )
+                response = connection.getresponse()
+            except BaseException:
+                connection.close()
+                raise
+            if response.status not in _REDIRECTS:
+                self._target = url
+                return connection, response
+            connection.close()
+            url = self._redirected(url, response.getheader("Location", ""))
+        raise LocationError(f"{self._url} redirects more than {_MOST_REDIRECTS} times")
+
+    def _redirected(self, url: str, location: str) -> str:
+        target = urljoin(url, location)
+        try:
+            parts = urlsplit(target)
+            is_allowed = parts.scheme in {"http", "https"} and bool(parts.hostname) and parts.port != 0
+        except ValueError:
+            is_allowed = False
+        if not is_allowed or re.search(r"[^!-~]", target) or (url.startswith("https:") and parts.scheme != "https"):
+            raise LocationError(f"{self._url} redirects to {target[:200]!r}, which is not followed")
+        return target
+
+    def _check_range(self, response: http.client.HTTPResponse, start: int, end: int) -> None:
+        status = response.status
+        if status in _RETRIED_STATUSES:
+            raise _RetryError(f"the server answers {status}")
+        if status == 416:
+            raise LocationError(f"{self._url} ends before byte {end:,}")
+        if status == 200:
+            raise LocationError(f"{self._url} is not served by ranges", hint="copy the file here")
+        if status != 206:
+            raise LocationError(f"{self._url} answers {status} {response.reason[:100]}")
+        found = _CONTENT_RANGE.fullmatch(response.getheader("Content-Range", ""))
+        if found is None or (int(found[1]), int(found[2])) != (start, end - 1):
+            raise LocationError(f"{self._url} answers with another range than bytes {start:,} to {end - 1:,}")
+
+    def _take(self, url: str) -> http.client.HTTPConnection:
+        with self._lock:
+            if url == self._target and self._idle:
+                return self._idle.pop()
+        parts = urlsplit(url)
+        kind = http.client.HTTPSConnection if parts.scheme == "https" else http.client.HTTPConnection
+        return kind(parts.hostname or "", parts.port, timeout=_TIMEOUT_S)
+
+    def _give_back(self, connection: http.client.HTTPConnection, is_complete: bool) -> None:
+        with self._lock:
+            if is_complete and len(self._idle) < _MOST_IDLE_CONNECTIONS:
+                self._idle.append(connection)
+                return
+        connection.close()
+
+    def close(self) -> None:
+        with self._lock:
+            for connection in self._idle:
+                connection.close()
+            self._idle.clear()
+
+
+class _RetryError(Exception):
+    """This attempt failed, another may not."""
