@@ -1,99 +1,78 @@
 """Value bindings resolved once into a flat plan of array writes; packing a round then only copies numbers.
 
-It knows destinations and bindings, nothing about requests. Invariants: a write never leaves its destination (values that are too
-long raise before anything is written), and a source that a round does not supply leaves the staged bytes as they are (CON-7).
+It knows where destinations lie in their buffers, nothing about requests. Invariant: what a round does not supply is neither
+written nor transferred, so the device keeps its bytes (CON-7).
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from helios.contract.enums import Indexing, ValueSource
-from helios.contract.prepared import Binding, Destination, Graph
-from helios.errors import ContractError, InternalError
+from helios.contract.prepared import Destination, Graph
+from helios.packing.values import Values
+from helios.packing.writes import Write, resolve
+
+# The bytes of a short tail of inactive rows cost less than a transfer of their own for what follows them.
+MAX_TAIL_NBYTES = 1024
 
 
-@dataclass(frozen=True, slots=True)
-class _Write:
-    source: ValueSource
+@dataclass(slots=True)
+class Span:
+    """Bytes [start, end) of an input buffer that have to be copied to the device."""
+
     buffer_id: int
-    target: NDArray[Any]  # [rows][element_words] of the destination, in staging
     start: int
-    row_nbytes: int
-    offset: int
-    padding: int
-    pads_to: int  # rows to fill behind the values with `padding`; 0: leave the tail
+    end: int
 
 
 class Packer:
-    """The plan of one program over one frame's staging.
-
-    `staging` maps an input buffer's id to its pinned bytes. `pack` returns, for each input buffer that was written, the number of
-    leading bytes that have to be copied to the device.
-    """
+    """The plan of one program over one frame's staging. `staging` maps an input buffer's id to its pinned bytes."""
 
     def __init__(
         self, graph: Graph, destinations: Mapping[str, Destination], staging: Mapping[int, NDArray[np.uint8]]
     ) -> None:
-        self._constants: list[_Write] = []
-        self._writes: list[_Write] = []
-        for binding in graph.bindings:
+        before = _neighbours(destinations.values())
+        bound = sorted(graph.bindings, key=lambda binding: _order(destinations[binding.destination]))
+        self._plan: list[
+            tuple[Write, bool]
+        ] = []  # does it follow the write before it, with no other destination between?
+        previous = None
+        for binding in bound:
             destination = destinations[binding.destination]
-            write = _resolve(graph, binding, destination, staging[destination.buffer_id])
-            if binding.source is ValueSource.CONSTANT:
-                write.target[: max(write.pads_to, 1)] = binding.constant + binding.offset
-                self._constants.append(write)
-            else:
-                self._writes.append(write)
+            write = resolve(graph, binding, destination, staging[destination.buffer_id])
+            self._plan.append((write, previous is not None and before.get(destination.name) == previous))
+            previous = destination.name
 
-    def pack(self, values: Mapping[ValueSource, NDArray[Any]]) -> dict[int, int]:
-        """Write every supplied value; {buffer id: bytes used from its start}."""
-        used = {write.buffer_id: write.start + write.row_nbytes for write in self._constants}
-        for write in self._writes:
-            value = values.get(write.source)
-            if value is None:
-                continue
-            n_rows = len(value)
-            if n_rows > len(write.target):
-                raise InternalError(
-                    f"{n_rows} values for {write.source.name}, its destination holds {len(write.target)}"
-                )
-            target = write.target[:n_rows]
-            np.copyto(target, value.reshape(target.shape), casting="same_kind")
-            if write.offset:
-                target += np.asarray(write.offset, target.dtype)
-            if write.pads_to > n_rows:
-                write.target[n_rows : write.pads_to] = write.padding
-                n_rows = write.pads_to
-            end = write.start + n_rows * write.row_nbytes
-            if end > used.get(write.buffer_id, 0):
-                used[write.buffer_id] = end
-        return used
+    def pack(self, values: Values) -> list[Span]:
+        """Write every supplied value; the spans to transfer, in ascending order. `values` holds one array a source."""
+        spans: list[Span] = []
+        may_join = False
+        for write, follows in self._plan:
+            rows = write.put(values)
+            place = write.place
+            for first, last in rows:
+                start, end = place.start + first * place.row_nbytes, place.start + last * place.row_nbytes
+                if follows and may_join and not first and start - spans[-1].end <= MAX_TAIL_NBYTES:
+                    spans[-1].end = end
+                else:
+                    spans.append(Span(place.buffer_id, start, end))
+            may_join = bool(rows) and write.has_free_tail
+        return spans
 
 
-def _resolve(graph: Graph, binding: Binding, destination: Destination, staging: NDArray[np.uint8]) -> _Write:
-    dtype = np.dtype(destination.dtype)
-    n_rows = destination.count // destination.element_words
-    row_nbytes = dtype.itemsize * destination.element_words
-    end = destination.offset + row_nbytes * n_rows
-    if end > len(staging):
-        raise ContractError(
-            f"graph {graph.name}: destination {destination.name} ends at {end}, its buffer at {len(staging)}"
-        )
-    target = staging[destination.offset : end].view(dtype).reshape(n_rows, destination.element_words)
-    pads_to = graph.batch_capacity if binding.indexing is Indexing.SUBMISSION_ROW else 0
-    return _Write(
-        binding.source,
-        destination.buffer_id,
-        target,
-        destination.offset,
-        row_nbytes,
-        binding.offset,
-        binding.padding,
-        pads_to,
-    )
+def _order(destination: Destination) -> tuple[int, int]:
+    return destination.buffer_id, destination.offset
+
+
+def _neighbours(destinations: Iterable[Destination]) -> dict[str, str | None]:
+    """The name of the destination right before each one in its buffer; None for a buffer's first."""
+    ordered = sorted(destinations, key=_order)
+    before: dict[str, str | None] = {}
+    for previous, destination in zip([None, *ordered], ordered, strict=False):
+        is_same = previous is not None and previous.buffer_id == destination.buffer_id
+        before[destination.name] = previous.name if previous is not None and is_same else None
+    return before

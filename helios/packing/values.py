@@ -6,8 +6,9 @@ what the binding's indexing counts (lanes, packed tokens, entries).
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+import struct
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,7 +16,7 @@ from numpy.typing import NDArray
 from helios.contract.enums import ValueSource
 from helios.errors import InvalidValueError
 
-Values = dict[ValueSource, NDArray[Any]]
+Values = dict[ValueSource | str, NDArray[Any]]  # an image tensor is known by its name
 
 MAX_EOS = 16
 MAX_BIAS = 1024
@@ -45,28 +46,75 @@ SAMPLING_ROW = np.dtype(
 # One logit bias entry.
 BIAS_ENTRY = np.dtype([("token", "<i4"), ("value", "<f4")])
 
+_NONE = np.zeros(1, np.int32)
 
-def lane_values(lanes: Sequence[tuple[int, int, int, int, int, int]]) -> Values:
-    """`lanes` are (slot, generation, is_prompt, position, query_length, is_sampled). Returns int32 arrays of one value a lane."""
-    table = np.array(lanes, np.int32).reshape(-1, 6)
-    return {
-        ValueSource.LIVE_ROW_COUNT: np.array([len(lanes)], np.int32),
-        ValueSource.SLOT: table[:, 0],
-        ValueSource.GENERATION: table[:, 1],
-        ValueSource.MIXED_PREFILL_ROW: table[:, 2],
-        ValueSource.PROMPT_POSITION: table[:, 3],
-        ValueSource.QUERY_LENGTH: table[:, 4],
-        ValueSource.SAMPLING_DECISION: table[:, 5],
-    }
+
+class LaneNumbers(Protocol):
+    """What a lane says about its part of a round."""
+
+    @property
+    def slot(self) -> int: ...
+    @property
+    def generation(self) -> int: ...
+    @property
+    def is_prompt(self) -> bool: ...
+    @property
+    def position(self) -> int: ...
+    @property
+    def query_length(self) -> int: ...
+    @property
+    def is_sampled(self) -> bool: ...
+
+
+class LaneTable:
+    """One preallocated row of numbers a lane; its columns are what a generating program reads. `of` overwrites the last round."""
+
+    _ROW = struct.Struct("<6i")
+
+    def __init__(self, lanes_capacity: int) -> None:
+        self._words = np.zeros((lanes_capacity, 6), "<i4")
+        self._bytes = self._words.data.cast("B")
+        self._count = np.zeros(1, np.int32)
+        self._zeros = np.zeros(lanes_capacity, np.int32)
+
+    def of(self, lanes: Iterable[LaneNumbers]) -> Values:
+        """Values of one number a lane, views of the table: they hold until the next call."""
+        pack_into, n_lanes = self._ROW.pack_into, 0
+        for lane in lanes:
+            pack_into(
+                self._bytes,
+                n_lanes * self._ROW.size,
+                lane.slot,
+                lane.generation,
+                lane.is_prompt,
+                lane.position,
+                lane.query_length,
+                lane.is_sampled,
+            )
+            n_lanes += 1
+        self._count[0] = n_lanes
+        slots, generations, sources, positions, lengths, decisions = self._words[:n_lanes].T
+        return {
+            ValueSource.LIVE_ROW_COUNT: self._count,
+            ValueSource.SLOT: slots,
+            ValueSource.GENERATION: generations,
+            ValueSource.MIXED_PREFILL_ROW: sources,
+            ValueSource.PROMPT_POSITION: positions,
+            ValueSource.QUERY_LENGTH: lengths,
+            ValueSource.SAMPLING_DECISION: decisions,
+            ValueSource.GRAMMAR_MASKED: self._zeros[:n_lanes],
+        }
 
 
 def page_update_values(updates: Sequence[tuple[int, int, int]], pages_per_slot: int) -> Values:
-    """`updates` are (slot, index in the slot's table, page id)."""
-    values: Values = {ValueSource.PAGE_TABLE_UPDATE_COUNT: np.array([len(updates)], np.int32)}
-    if updates:
-        entries = [(slot * pages_per_slot + index, page_id) for slot, index, page_id in updates]
-        values[ValueSource.PAGE_TABLE_UPDATES] = np.array(entries, np.int32)
-    return values
+    """`updates` are (slot, index in the slot's table, page id): newly assigned entries only. Without any, no entry is staged."""
+    if not updates:
+        return {ValueSource.PAGE_TABLE_UPDATE_COUNT: _NONE}
+    entries = [(slot * pages_per_slot + index, page_id) for slot, index, page_id in updates]
+    return {
+        ValueSource.PAGE_TABLE_UPDATE_COUNT: np.array([len(updates)], np.int32),
+        ValueSource.PAGE_TABLE_UPDATES: np.array(entries, np.int32),
+    }
 
 
 def submission_value(sequence: int, program_index: int, frame_index: int) -> NDArray[np.uint32]:

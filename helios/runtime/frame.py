@@ -48,9 +48,10 @@ class Frame:
         """Pack a program's inputs and queue their copy to the device."""
         if self.is_busy:
             raise InternalError(f"frame {self.index} was rewritten before its event")
-        for buffer_id, n_used in self._packers[program_index].pack(values).items():
-            source, target = self._staging[buffer_id], self._inputs[buffer_id]
-            self._stream.copy_async(target.address, source.address, n_used, COPY_HOST_TO_DEVICE)
+        for span in self._packers[program_index].pack(values):
+            source = self._staging[span.buffer_id].address + span.start
+            target = self._inputs[span.buffer_id].address + span.start
+            self._stream.copy_async(target, source, span.end - span.start, COPY_HOST_TO_DEVICE)
 
     def submit(self, submitted: Submitted) -> None:
         """Queue the copy of the completion back, and the event. The frame is busy until `wait`."""

@@ -13,9 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from types import TracebackType
 
-import numpy as np
-
-from helios.contract.enums import BufferKind, ValueSource
+from helios.contract.enums import BufferKind
 from helios.contract.prepared import PreparedContract
 from helios.contract.schema import execution_pb2
 from helios.corefile.reader import Core
@@ -24,10 +22,10 @@ from helios.device.graph import GraphExec
 from helios.device.memory import DeviceBuffer
 from helios.device.program import BoundBuffer, instantiate
 from helios.errors import DeviceError, OutOfMemoryError
-from helios.packing.values import Values, lane_values, page_update_values, submission_value
 from helios.runtime.admission import admission_values
 from helios.runtime.frame import Frame
 from helios.runtime.record import Submitted
+from helios.runtime.round_values import RoundValues
 from helios.scheduler.round import LaneCompletion, Round
 
 N_FRAMES = 2
@@ -50,6 +48,7 @@ class ModelRuntime:
         self._graphs: dict[int, GraphExec] = {}
         self._in_flight: deque[tuple[Frame, Round]] = deque()
         self._sequence = 0
+        self._values = RoundValues(contract.completion.lanes_capacity, contract.pages_per_slot)
         inputs = {b.id: buffers[b.id] for b in contract.buffers if b.kind is BufferKind.INPUT}
         completion = buffers[contract.completion.buffer_id]
         self._frames = [Frame(index, device, contract, inputs, completion) for index in range(N_FRAMES)]
@@ -103,7 +102,7 @@ class ModelRuntime:
             self._graphs[index].launch(self._device.stream)
         self._sequence += 1
         index = round_.program.index
-        frame.stage(index, self._round_values(round_, frame.index))
+        frame.stage(index, self._values.of(round_, self._sequence, frame.index))
         self._graphs[index].launch(self._device.stream)
         frame.submit(Submitted(self._sequence, index, len(round_.lanes), frame.index))
         self._in_flight.append((frame, round_))
@@ -113,21 +112,6 @@ class ModelRuntime:
         frame, round_ = self._in_flight.popleft()
         record = frame.wait()
         return round_, record.read(frame.submitted)
-
-    def _round_values(self, round_: Round, frame_index: int) -> Values:
-        values = lane_values(
-            [(x.slot, x.generation, x.is_prompt, x.position, x.query_length, x.is_sampled) for x in round_.lanes]
-        )
-        values.update(page_update_values(round_.page_updates, self._contract.pages_per_slot))
-        values[ValueSource.SUBMISSION] = submission_value(self._sequence, round_.program.index, frame_index)
-        values[ValueSource.GRAMMAR_MASKED] = values[ValueSource.SLOT] * 0
-        prompts: list[int] = []
-        for lane in round_.lanes:
-            if lane.is_prompt:
-                prompts.extend(lane.sequence.request.prompt_tokens[lane.position : lane.position + lane.query_length])
-        if prompts:
-            values[ValueSource.PROMPT_TOKENS] = np.array(prompts, np.int32)
-        return values
 
     # -- life
 

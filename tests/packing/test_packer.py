@@ -24,14 +24,15 @@ def bind(source: ValueSource, indexing: Indexing, *, offset: int = 0, padding: i
 def pack(
     binding: Binding, values: dict[ValueSource, np.ndarray], *, count: int = 8, words: int = 1
 ) -> tuple[list[int], int]:
-    """The destination's int32 words after packing over 7s, and the bytes used of the buffer."""
+    """The destination's int32 words after packing over 7s, and where in the buffer the transfer ends; 0 without one."""
     destination = Destination("place", 5, 16, ElementType.I32, count, words)
     staging = np.full(16 + 4 * count, 7, np.uint8)
     words_before = staging[16:].view(np.int32)
     words_before[:] = 7
-    used = Packer(make_graph(binding), {"place": destination}, {5: staging}).pack(values)
+    spans = Packer(make_graph(binding), {"place": destination}, {5: staging}).pack(values)
     assert bytes(staging[:16]) == b"\x07" * 16
-    return words_before.tolist(), used.get(5, 0)
+    assert [(span.buffer_id, span.start) for span in spans] in ([], [(5, 16)])
+    return words_before.tolist(), spans[0].end if spans else 0
 
 
 def test_active_rows_leave_the_inactive_tail_as_it_is() -> None:

@@ -1,0 +1,106 @@
+"""The command: how long the host works on one decode round before it may do something else, by number of lanes.
+
+It measures calls, not the model: slots are never initialised, so kernels find dead lanes and return at once. Three columns,
+each containing the one before: numbers into staging, then their copy queued, then graph, completion and event queued too.
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import numpy as np
+
+from helios.contract.enums import BufferKind
+from helios.corefile.contents import read_contents
+from helios.corefile.reader import open_core
+from helios.device.device import Device
+from helios.engine import program_table
+from helios.ignition.prepare import prepared_core
+from helios.ignition.pull import pull_default_model
+from helios.packing.packer import Packer
+from helios.runtime.frame import Frame
+from helios.runtime.model import ModelRuntime, RuntimeOptions
+from helios.runtime.round_values import RoundValues
+from helios.scheduler.programs import ProgramTable, RoundKind
+from helios.scheduler.request import GenerationRequest
+from helios.scheduler.round import Lane, Round
+from helios.scheduler.sequence import Sequence
+
+LANES = (1, 4, 16, 32)
+TARGET_LANES, TARGET_US = 16, 30.0
+
+
+def main() -> int:
+    """Print the table; 1 when staging a round of 16 lanes takes longer than its target."""
+    parser = argparse.ArgumentParser(prog="scripts/bench-packing", description=__doc__)
+    parser.add_argument("--core", type=Path, help="any core; the default model's if not given")
+    parser.add_argument("--rounds", type=int, default=2000, help="rounds of each measurement (2000)")
+    arguments = parser.parse_args()
+    core_path = arguments.core or prepared_core(pull_default_model(lambda n_done, n_total: None))
+    worst = 0.0
+    print(f"{'lanes':>5} {'pack us':>9} {'stage us':>9} {'launch us':>9}")
+    for n_lanes, (pack_us, stage_us, launch_us) in measure(core_path, arguments.rounds):
+        print(f"{n_lanes:5} {pack_us:9.1f} {stage_us:9.1f} {launch_us:9.1f}")
+        if n_lanes == TARGET_LANES:
+            worst = stage_us
+    return int(worst > TARGET_US)
+
+
+def measure(core_path: Path, n_rounds: int) -> Iterator[tuple[int, tuple[float, float, float]]]:
+    """(lanes, medians in microseconds) for every number of lanes that the core has a program for."""
+    with ExitStack() as stack:
+        core = stack.enter_context(open_core(core_path))
+        device = stack.enter_context(Device.open("cpu"))
+        contents = read_contents(core)
+        contract, programs = contents.contract, program_table(contents.contract)
+        runtime = stack.enter_context(
+            ModelRuntime.load(core, contract, contents.manifest, device, RuntimeOptions(contract.pages_per_slot))
+        )
+        inputs = {b.id: device.allocate(b.nbytes) for b in contract.buffers if b.kind is BufferKind.INPUT}
+        frame = Frame(0, device, contract, inputs, device.allocate(contract.completion.nbytes))
+        stack.callback(frame.close)
+        staging = {id_: np.zeros(memory.size_bytes, np.uint8) for id_, memory in inputs.items()}
+        values = RoundValues(contract.completion.lanes_capacity, contract.pages_per_slot)
+        for n_lanes in (n for n in LANES if n <= programs.lanes(RoundKind.DECODE)):
+            round_ = decode_round(n_lanes, programs)
+            index = round_.program.index
+            packer = Packer(contract.graphs[index], contract.destinations, staging)
+            yield (
+                n_lanes,
+                (
+                    median_us(lambda r=round_, p=packer: p.pack(values.of(r, 1, 0)), n_rounds),
+                    median_us(
+                        lambda r=round_: frame.stage(r.program.index, values.of(r, 1, 0)),
+                        n_rounds,
+                        device.stream.synchronize,
+                    ),
+                    median_us(lambda r=round_: runtime.launch(r), n_rounds, runtime.complete),
+                ),
+            )
+
+
+def decode_round(n_lanes: int, programs: ProgramTable) -> Round:
+    """A round of lanes that decode one token each, with no new page."""
+    program = programs.choose(RoundKind.DECODE, n_lanes, n_lanes)
+    assert program is not None
+    lanes = (
+        Lane(Sequence(slot, slot, GenerationRequest((1,), 1), 1), slot, 1 + slot, False, 100 + slot, 1, True)
+        for slot in range(n_lanes)
+    )
+    return Round(program, tuple(lanes), n_lanes, ())
+
+
+def median_us(call: Callable[[], object], n_times: int, settle: Callable[[], object] = lambda: None) -> float:
+    """How long `call` takes; `settle` runs behind each call and is not measured."""
+    times_ns = []
+    for _ in range(n_times):
+        start_ns = time.perf_counter_ns()
+        call()
+        times_ns.append(time.perf_counter_ns() - start_ns)
+        settle()
+    return statistics.median(times_ns) / 1000
