@@ -11,6 +11,8 @@ from pathlib import Path
 
 from helios.cli.progress import byte_progress
 from helios.corefile.keys import LOCAL_NAMESPACE, load_key, load_or_create_local_key
+from helios.corefile.layout import CoreFormat
+from helios.corefile.writer import Container
 from helios.errors import SettingError
 from helios.ignition.preparation.identity import name_of_file
 from helios.ignition.prepare import PrepareOptions, prepare
@@ -33,15 +35,25 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="N",
         help=f"requests generated at once ({defaults.concurrency})",
     )
-    parser.add_argument("--key", type=Path, metavar="FILE", help="Ed25519 key to sign with (this machine's)")
+    parser.add_argument("--sign", type=Path, metavar="KEY", help="Ed25519 key to sign with (this machine's)")
     parser.add_argument("--namespace", help=f"publisher namespace of the key ({LOCAL_NAMESPACE})")
+    parser.add_argument("--index", action="store_true", help="write a logical-resource core (a payload core)")
+    parser.add_argument(
+        "--split",
+        nargs="?",
+        const="",
+        metavar="URL",
+        help="store each resource in a file of its own, in a directory beside the core; with URL, the core reads them there",
+    )
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Write the core and print its path."""
-    if bool(arguments.namespace) != bool(arguments.key):
-        raise SettingError("--key and --namespace go together", hint="leave both out to sign with this machine's key")
-    key = load_key(arguments.key) if arguments.key else load_or_create_local_key()
+    if bool(arguments.namespace) != bool(arguments.sign):
+        raise SettingError("--sign and --namespace go together", hint="leave both out to sign with this machine's key")
+    if arguments.sign and arguments.namespace == LOCAL_NAMESPACE:
+        raise SettingError(f"the namespace {LOCAL_NAMESPACE!r} is signed by this machine's key alone")
+    key = load_key(arguments.sign) if arguments.sign else load_or_create_local_key()
     output = arguments.output or Path(f"{arguments.model.stem}.core")
     options = PrepareOptions(
         context_tokens=arguments.context,
@@ -49,7 +61,21 @@ def run(arguments: argparse.Namespace) -> int:
         served_id=arguments.name or name_of_file(arguments.model),
     )
     namespace = arguments.namespace or LOCAL_NAMESPACE
+    container = Container(
+        format=CoreFormat.INDEX if arguments.index else CoreFormat.PAYLOAD,
+        is_split=arguments.split is not None,
+        url=arguments.split or None,
+    )
     with byte_progress("preparing") as report:
-        prepare(arguments.model, output, host_target(), options, key=key, namespace=namespace, progress=report)
+        prepare(
+            arguments.model,
+            output,
+            host_target(),
+            options,
+            key=key,
+            namespace=namespace,
+            progress=report,
+            container=container,
+        )
     print(output)
     return 0

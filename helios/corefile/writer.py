@@ -24,7 +24,7 @@ from helios.corefile.frame import encode_frame
 from helios.corefile.index import decode_index
 from helios.corefile.keys import LOCAL_NAMESPACE, public_bytes
 from helios.corefile.layout import HEADER, MAGIC, CoreFormat, align_up
-from helios.corefile.places import check_plain_names
+from helios.corefile.places import check_plain_names, resolve
 from helios.corefile.sealing import SALT_NBYTES, ChunkSealer, key_check, sealed_nbytes
 from helios.errors import ArtifactError, InternalError
 
@@ -260,6 +260,7 @@ def _write_split(file: BinaryIO, draft: _Draft, path: Path, directory: Path, pro
     """Every resource in a file of its own. Their directory has a name of its own for each content, so that the core that
     is replaced by this one stays whole until then."""
     check_plain_names(draft.sizes())
+    resolve(_beside(draft, "checked"), draft.sizes(), path.parent)
     directory.mkdir()
     for id_, stored in draft.stored.items():
         (directory / id_).write_bytes(stored)
@@ -272,9 +273,12 @@ def _write_split(file: BinaryIO, draft: _Draft, path: Path, directory: Path, pro
     final.mkdir(exist_ok=True)
     for id_ in draft.sizes():
         (directory / id_).replace(final / id_)
+    file.write(draft.header(_beside(draft, final.name)))
+
+
+def _beside(draft: _Draft, directory_name: str) -> core_pb2.LocationSet:
     url = draft.container.url
-    locations = core_pb2.LocationSet(url=url) if url else core_pb2.LocationSet(directory=final.name)
-    file.write(draft.header(locations))
+    return core_pb2.LocationSet(url=url) if url else core_pb2.LocationSet(directory=directory_name)
 
 
 def _in_order(draft: _Draft, progress: Progress | None) -> Iterator[int]:

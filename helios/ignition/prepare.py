@@ -14,8 +14,16 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from helios.contract.prepared import PreparedContract
 from helios.contract.schema import contract_pb2 as pb
+from helios.contract.schema import core_pb2
 from helios.corefile.keys import LOCAL_NAMESPACE, load_or_create_local_key, public_bytes
-from helios.corefile.writer import CoreParts, Progress, TensorSource, write_core
+from helios.corefile.writer import (
+    WEIGHT_CATALOG_VERSION,
+    Container,
+    CoreParts,
+    Progress,
+    TensorSource,
+    write_core,
+)
 from helios.errors import CheckpointError, SettingError
 from helios.ignition.capture import Capture
 from helios.ignition.checkpoints.gguf import Gguf, open_gguf
@@ -55,14 +63,15 @@ def prepare(
     key: Ed25519PrivateKey,
     namespace: str = LOCAL_NAMESPACE,
     progress: Progress | None = None,
+    container: Container | None = None,
 ) -> None:
-    """Write the core of a GGUF checkpoint, signed by `key` under `namespace`.
+    """Write the core of a GGUF checkpoint, signed by `key` under `namespace`, as a payload core when `container` is None.
 
     Raises CheckpointError or MissingFileError for the checkpoint, SettingError for options that it cannot be prepared with.
     """
     with open_gguf(checkpoint_path) as checkpoint:
         parts = _describe(checkpoint, checkpoint_path, target, options, namespace)
-        write_core(core_path, parts, key, progress)
+        write_core(core_path, parts, key, progress, container)
 
 
 def prepared_core(
@@ -128,6 +137,7 @@ def _describe(
             "architecture": hyper.architecture,
             "preparation_version": str(PREPARATION_VERSION),
         },
+        weight_catalogs=[_catalog(captured.weights)],
     )
 
 
@@ -179,3 +189,13 @@ def _tensor(weight: WeightResource) -> TensorSource:
         layout=weight.layout,
         chunks=lambda: [weight.produce().data],
     )
+
+
+def _catalog(weights: Iterable[WeightResource]) -> core_pb2.WeightCatalog:
+    """Which of the checkpoint's tensors the only rank's are made of."""
+    views = [
+        core_pb2.StoredView(tensor=weight.id, nbytes=weight.nbytes, sources=weight.sources)
+        for weight in weights
+        if weight.sources
+    ]
+    return core_pb2.WeightCatalog(version=WEIGHT_CATALOG_VERSION, rank=0, views=views)

@@ -8,7 +8,10 @@ from pathlib import Path
 import pytest
 
 from helios.cli.prepare import add_arguments, run
+from helios.corefile.contents import read_contents
 from helios.corefile.keys import create_key, public_bytes
+from helios.corefile.layout import CoreFormat
+from helios.corefile.origin import describe_rebuild_manifest, describe_weight_catalogs
 from helios.corefile.reader import open_core
 from helios.errors import SettingError
 from tests.ignition.tiny_model import TinyModel, write_tiny
@@ -37,9 +40,44 @@ def test_the_core_stands_in_this_directory_under_the_name_of_the_file(
         assert core.contract.served_id == "tiny-1m"
 
 
+def test_a_split_index_is_a_small_core_and_a_directory(gguf: Path) -> None:
+    """CORE-2: a logical-resource core of version 6, its resources in files beside it."""
+    assert prepare(str(gguf), "-o", "tiny.core", "--index", "--split") == 0
+    (directory,) = (path for path in Path().glob("tiny.*") if path.is_dir())
+    assert Path("tiny.core").stat().st_size < sum(path.stat().st_size for path in directory.iterdir())
+    with open_core(Path("tiny.core")) as core:
+        assert core.index.format is CoreFormat.INDEX
+        read_contents(core)
+        core.verify_tensors()
+
+
+def test_split_with_a_url_points_there(gguf: Path) -> None:
+    assert prepare(str(gguf), "-o", "tiny.core", "--split", "http://localhost:1/tiny/") == 0
+    with open_core(Path("tiny.core")) as core:
+        assert core.namespace == "local"
+
+
+def test_what_a_core_was_made_from_is_written_down(gguf: Path) -> None:
+    """CORE-8: a rebuild manifest, and a catalog of the one rank's weights."""
+    assert prepare(str(gguf)) == 0
+    with open_core(Path("Tiny-1M.Q4_0.core")) as core:
+        assert describe_rebuild_manifest(core.index)["source_format"] == "gguf"
+        (catalog,) = describe_weight_catalogs(core.index)
+        sources = {source for view in catalog["views"] for source in view["sources"]}
+        assert (catalog["rank"], "token_embd.weight" in sources) == (0, True)
+        assert {view["tensor"] for view in catalog["views"]} <= {tensor.id for tensor in core.index.tensors}
+
+
+def test_the_local_namespace_is_this_machines_alone(gguf: Path, tmp_path: Path) -> None:
+    """CORE-6."""
+    create_key(tmp_path / "key.pem")
+    with pytest.raises(SettingError, match="this machine's key alone"):
+        prepare(str(gguf), "--sign", "key.pem", "--namespace", "local")
+
+
 def test_options_and_a_publisher_key_reach_the_core(gguf: Path, tmp_path: Path) -> None:
     key = create_key(tmp_path / "key.pem")
-    words = ["--context", "64", "--concurrency", "2", "--name", "tiny", "--key", "key.pem", "--namespace", "acme"]
+    words = ["--context", "64", "--concurrency", "2", "--name", "tiny", "--sign", "key.pem", "--namespace", "acme"]
     assert prepare(str(gguf), "-o", "out.core", *words) == 0
     with open_core(Path("out.core")) as core:
         contract = core.contract
@@ -47,7 +85,7 @@ def test_options_and_a_publisher_key_reach_the_core(gguf: Path, tmp_path: Path) 
         assert (contract.served_id, contract.context_tokens, contract.concurrency) == ("tiny", 64, 2)
 
 
-@pytest.mark.parametrize("words", [["--namespace", "acme"], ["--key", "key.pem"]])
+@pytest.mark.parametrize("words", [["--namespace", "acme"], ["--sign", "key.pem"]])
 def test_a_key_and_a_namespace_go_together(gguf: Path, words: list[str]) -> None:
-    with pytest.raises(SettingError, match="--key and --namespace go together"):
+    with pytest.raises(SettingError, match="--sign and --namespace go together"):
         prepare(str(gguf), *words)

@@ -25,12 +25,13 @@ PLAIN_LAYOUT = "f32"  # vectors and tables, as they are
 
 @dataclass(frozen=True, slots=True)
 class WeightResource:
-    """The content of one weight buffer; `produce` makes its bytes."""
+    """The content of one weight buffer; `produce` makes its bytes, `sources` are the tensors that they come from."""
 
     id: str
     layout: str
     nbytes: int
     produce: Callable[[], Bytes]
+    sources: tuple[str, ...] = ()
 
 
 class WeightBook:
@@ -61,7 +62,7 @@ class WeightBook:
         def produce() -> Bytes:
             return pack(type_, [tensor.raw[:n_used] for tensor in tensors])
 
-        return self._weight(role, type_, n_in, n_out, produce)
+        return self._weight(role, type_, n_in, n_out, produce, tuple(name for name, _ in parts))
 
     def interleaved(self, role: str, gate: str, up: str, n_out: int, n_in: int) -> Weight:
         """Two matrices of the same type and shape, alternating by groups of 8 rows."""
@@ -70,7 +71,7 @@ class WeightBook:
         def produce() -> Bytes:
             return pack(first.type, [interleave_groups(first.raw, second.raw)])
 
-        return self._weight(role, first.type, n_in, 2 * n_out, produce)
+        return self._weight(role, first.type, n_in, 2 * n_out, produce, (gate, up))
 
     def vector(self, role: str, parts: Sequence[tuple[str, int]]) -> Tensor:
         """Float vectors (name, length) one after the other; one that the checkpoint lacks is zero."""
@@ -82,7 +83,7 @@ class WeightBook:
             ]
             return np.concatenate(values).view(np.uint8)
 
-        return self._plain(role, 4 * sum(length for _, length in parts), produce)
+        return self._plain(role, 4 * sum(length for _, length in parts), produce, tuple(found))
 
     def table(self, role: str, n_floats: int, compute: Callable[[], npt.NDArray[np.float32]]) -> Tensor:
         """A constant that the recipe computes."""
@@ -102,13 +103,15 @@ class WeightBook:
         self._taken.add(name)
         return self._checkpoint.tensor(name, shape)
 
-    def _weight(self, role: str, type_: GgmlType, n_in: int, n_out: int, produce: Callable[[], Bytes]) -> Weight:
+    def _weight(
+        self, role: str, type_: GgmlType, n_in: int, n_out: int, produce: Callable[[], Bytes], sources: tuple[str, ...]
+    ) -> Weight:
         layout, nbytes = LAYOUTS[type_], packed_nbytes(type_, n_out, n_in)
-        self.resources.append(WeightResource(role, layout, nbytes, produce))
+        self.resources.append(WeightResource(role, layout, nbytes, produce, sources))
         return Weight(self._buffer(role, nbytes), layout, n_in, n_out)
 
-    def _plain(self, role: str, nbytes: int, produce: Callable[[], Bytes]) -> Tensor:
-        self.resources.append(WeightResource(role, PLAIN_LAYOUT, nbytes, produce))
+    def _plain(self, role: str, nbytes: int, produce: Callable[[], Bytes], sources: tuple[str, ...] = ()) -> Tensor:
+        self.resources.append(WeightResource(role, PLAIN_LAYOUT, nbytes, produce, sources))
         return self._buffer(role, nbytes)
 
     def _buffer(self, role: str, nbytes: int) -> Tensor:
