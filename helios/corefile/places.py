@@ -7,7 +7,7 @@ HTTP URL; the location set can point nowhere else, and what it points to is beli
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import quote, urlsplit
@@ -77,13 +77,6 @@ def check_own_places(
         raise CoreError(f"{file_nbytes - end:,} bytes follow the last resource, which ends at byte {end:,}")
 
 
-def check_plain_names(ids: Iterable[str]) -> None:
-    """Raise CoreError unless each id can be the name of a file, in any file system and any URL."""
-    for id_ in ids:
-        if not _PLAIN_NAME.fullmatch(id_):
-            raise CoreError(f"resource id {id_[:200]!r} cannot be the name of a file")
-
-
 def _place(location: core_pb2.Location, nbytes: int, directory: Path) -> Place:
     if location.file and location.url:
         raise CoreError(f"the location of {location.id!r} is both a file and a URL")
@@ -97,7 +90,8 @@ def _place(location: core_pb2.Location, nbytes: int, directory: Path) -> Place:
 def _default_place(locations: core_pb2.LocationSet, id_: str, nbytes: int, directory: Path) -> Place:
     if bool(locations.directory) == bool(locations.url):
         raise CoreError(f"resource {id_!r} has {'two locations' if locations.url else 'no location'}")
-    check_plain_names([id_])
+    if not _PLAIN_NAME.fullmatch(id_):
+        raise CoreError(f"resource id {id_[:200]!r} cannot be the name of a file")
     if locations.url:
         url = _checked_url(locations.url.rstrip("/") + "/" + quote(id_))
         return Place(0, nbytes, url=url, is_whole_file=True)

@@ -24,7 +24,7 @@ from helios.corefile.frame import encode_frame
 from helios.corefile.index import decode_index
 from helios.corefile.keys import LOCAL_NAMESPACE, public_bytes
 from helios.corefile.layout import HEADER, MAGIC, CoreFormat, align_up
-from helios.corefile.places import check_plain_names, resolve
+from helios.corefile.places import resolve
 from helios.corefile.sealing import SALT_NBYTES, ChunkSealer, key_check, sealed_nbytes
 from helios.errors import ArtifactError, InternalError
 
@@ -259,7 +259,6 @@ def _write_whole(file: BinaryIO, draft: _Draft, progress: Progress | None) -> No
 def _write_split(file: BinaryIO, draft: _Draft, path: Path, directory: Path, progress: Progress | None) -> None:
     """Every resource in a file of its own. Their directory has a name of its own for each content, so that the core that
     is replaced by this one stays whole until then."""
-    check_plain_names(draft.sizes())
     resolve(_beside(draft, "checked"), draft.sizes(), path.parent)
     directory.mkdir()
     for id_, stored in draft.stored.items():
