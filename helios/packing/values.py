@@ -117,9 +117,18 @@ def page_update_values(updates: Sequence[tuple[int, int, int]], pages_per_slot: 
     }
 
 
-def submission_value(sequence: int, program_index: int, frame_index: int) -> NDArray[np.uint32]:
-    """uint32[4] that the completion header repeats."""
-    return np.array([sequence & 0xFFFFFFFF, sequence >> 32, program_index, frame_index], np.uint32)
+class SubmissionWords:
+    """What the transport says of a submission; the completion header repeats it. `of` overwrites the last submission's."""
+
+    _LAYOUT = struct.Struct("<Q2I")  # sequence, program index, frame index
+
+    def __init__(self) -> None:
+        self._words = np.zeros(4, "<u4")
+
+    def of(self, sequence: int, program_index: int, frame_index: int) -> NDArray[np.uint32]:
+        """uint32[4]."""
+        self._LAYOUT.pack_into(self._words.data, 0, sequence, program_index, frame_index)
+        return self._words
 
 
 def sampling_row(

@@ -11,7 +11,7 @@ import itertools
 import numpy as np
 
 from helios.contract.enums import ValueSource
-from helios.packing.values import LaneTable, Values, page_update_values, submission_value
+from helios.packing.values import LaneTable, SubmissionWords, Values, page_update_values
 from helios.scheduler.round import Round
 
 
@@ -20,13 +20,14 @@ class RoundValues:
 
     def __init__(self, lanes_capacity: int, pages_per_slot: int) -> None:
         self._lanes = LaneTable(lanes_capacity)
+        self._submission = SubmissionWords()
         self._pages_per_slot = pages_per_slot
 
     def of(self, round_: Round, sequence: int, frame_index: int) -> Values:
         """Values of a submission; row i of each array is lane i, and prompt tokens are packed over the prompt lanes."""
         values = self._lanes.of(round_.lanes)
         values.update(page_update_values(round_.page_updates, self._pages_per_slot))
-        values[ValueSource.SUBMISSION] = submission_value(sequence, round_.program.index, frame_index)
+        values[ValueSource.SUBMISSION] = self._submission.of(sequence, round_.program.index, frame_index)
         prompts = [
             lane.sequence.request.prompt_tokens[lane.position : lane.position + lane.query_length]
             for lane in round_.lanes

@@ -11,6 +11,7 @@ import statistics
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -73,15 +74,19 @@ def measure(core_path: Path, n_rounds: int) -> Iterator[tuple[int, tuple[float, 
             yield (
                 n_lanes,
                 (
-                    median_us(lambda r=round_, p=packer: p.pack(values.of(r, 1, 0)), n_rounds),
-                    median_us(
-                        lambda r=round_: frame.stage(r.program.index, values.of(r, 1, 0)),
-                        n_rounds,
-                        device.stream.synchronize,
-                    ),
-                    median_us(lambda r=round_: runtime.launch(r), n_rounds, runtime.complete),
+                    median_us(partial(_pack, packer, values, round_), n_rounds),
+                    median_us(partial(_stage, frame, values, round_), n_rounds, device.stream.synchronize),
+                    median_us(partial(runtime.launch, round_), n_rounds, runtime.complete),
                 ),
             )
+
+
+def _pack(packer: Packer, values: RoundValues, round_: Round) -> None:
+    packer.pack(values.of(round_, 1, 0))
+
+
+def _stage(frame: Frame, values: RoundValues, round_: Round) -> None:
+    frame.stage(round_.program.index, values.of(round_, 1, 0))
 
 
 def decode_round(n_lanes: int, programs: ProgramTable) -> Round:

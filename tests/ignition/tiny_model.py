@@ -28,7 +28,8 @@ class TinyModel:
     n_kv_heads: int = 2
     head_dim: int = 16
     n_rot: int = 16
-    n_extra_tokens: int = 5  # vocabulary: 256 bytes, 2 control tokens, one merge, these
+    n_bytes: int = 256  # vocabulary: the first bytes, 2 control tokens, one merge, the extra ones
+    n_extra_tokens: int = 5
     tied: bool = True
     type: Q = Q.F32
     embedding_type: Q | None = None
@@ -42,7 +43,7 @@ class TinyModel:
 
     @property
     def vocabulary(self) -> int:
-        return 256 + 3 + self.n_extra_tokens
+        return self.n_bytes + 3 + self.n_extra_tokens
 
     def but(self, **changes: object) -> TinyModel:
         return replace(self, **changes)  # type: ignore[arg-type]
@@ -93,14 +94,20 @@ def _add(writer: gguf.GGUFWriter, key: str, value: object) -> None:
 
 
 def _add_tokenizer(writer: gguf.GGUFWriter, model: TinyModel) -> None:
-    tokens = [*BYTE_TOKENS, "<s>", "</s>", "th", *(f"<extra_{i}>" for i in range(model.n_extra_tokens))]
-    kinds = [1] * 256 + [3, 3, 1] + [3] * model.n_extra_tokens
+    tokens = [
+        *BYTE_TOKENS[: model.n_bytes],
+        "<s>",
+        "</s>",
+        "th",
+        *(f"<extra_{i}>" for i in range(model.n_extra_tokens)),
+    ]
+    kinds = [1] * model.n_bytes + [3, 3, 1] + [3] * model.n_extra_tokens
     writer.add_tokenizer_model("gpt2")
     writer.add_token_list(tokens)
     writer.add_token_types(kinds)
     writer.add_token_merges(["t h"])
-    writer.add_bos_token_id(256)
-    writer.add_eos_token_id(257)
+    writer.add_bos_token_id(model.n_bytes)
+    writer.add_eos_token_id(model.n_bytes + 1)
     writer.add_chat_template("{% for m in messages %}{{ m['content'] }}{% endfor %}")
 
 

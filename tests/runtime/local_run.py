@@ -30,9 +30,9 @@ class Outcome:
 class LoadedModel:
     """A core on the CPU device with `n_threads` threads and `n_pages` cache pages; owner closes."""
 
-    def __init__(self, core_path: Path, n_threads: int, n_pages: int) -> None:
+    def __init__(self, core_path: Path, n_threads: int, n_pages: int, acceptance: str = "local") -> None:
         self.core: Core = open_core(core_path)
-        self.bootstrap = Bootstrap.load(self.core, "local")
+        self.bootstrap = Bootstrap.load(self.core, acceptance)
         self.device = Device.open("cpu", n_threads)
         contract = self.bootstrap.contract
         self.n_pages = n_pages

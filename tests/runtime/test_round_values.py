@@ -152,3 +152,20 @@ def test_lanes_and_prompts_are_laid_out_in_lane_order() -> None:
     assert [lane.query_length for lane in prompt] == [10]
     assert values[ValueSource.LIVE_ROW_COUNT].tolist() == [2]
     assert values[ValueSource.SUBMISSION].tolist() == [9, 5, round_.program.index, 1]
+
+
+@settings(max_examples=30)
+@given(st.lists(requests, min_size=1, max_size=8))
+def test_histograms_and_sampling_rows_are_staged_once_a_request(arrivals: list[GenerationRequest]) -> None:
+    """CON-9: admission histograms are initialised once, by the admission; no generating round supplies them again."""
+    admitted: list[int] = []
+
+    def check(device: StagedDevice, round_: Round, spans: list[Span]) -> None:
+        admitted.extend(admission.sequence.key for admission in round_.admissions)
+        assert {lane.sequence.key for lane in round_.lanes} <= set(admitted)
+        supplied = device.values.of(round_, 1, 0).keys()
+        once = {ValueSource.SAMPLING_ROW, ValueSource.LOGIT_BIAS, ValueSource.PROMPT_HISTOGRAM}
+        assert not supplied & once
+
+    run(arrivals, check)
+    assert sorted(admitted) == list(range(len(arrivals)))
