@@ -87,6 +87,7 @@ class ValueSource(enum.IntEnum):
     IMAGE_FEATURE_INDEX = 20
     IMAGE_CONTEXT_INDEX = 21
     IMAGE_FEATURE_SLOT = 22
+    TOKEN_POSITION = 23
     PAGE_TABLE_UPDATES = 32
     PAGE_TABLE_UPDATE_COUNT = 33
     LIVE_STATE_ROW = 34
@@ -98,6 +99,9 @@ class ValueSource(enum.IntEnum):
     PROMPT_HISTOGRAM = 50
     GRAMMAR_MASK = 51
     GRAMMAR_MASKED = 52
+    SEED_BITS = 53
+    OUTPUT_LIMIT = 54
+    EOS_TOKENS = 55
     PROPOSAL_TOKENS = 64
     PROPOSAL_COUNT = 65
     PROPOSAL_GENERATION = 66
@@ -144,14 +148,60 @@ class RegionKind(enum.IntEnum):
     RECURRENT = 4
     CONTINUATION = 5
 
+    @property
+    def is_paged(self) -> bool:
+        """Whether its history lies in cache planes; otherwise in rows of state."""
+        return self in (RegionKind.PAGED_KEY_VALUE, RegionKind.PAGED_LATENT, RegionKind.SLIDING_WINDOW)
+
 
 class ToolSyntax(enum.IntEnum):
     """How the model spells tool calls."""
 
     NONE = 1
+    FUNCTION_TAGS = 2
+    ARGUMENT_TAGS = 3
+    DSML = 4
+    XTML = 5
+    RECIPIENT_FRAMES = 6
+    JSON_TAGS = 7
 
 
 class ReasoningSyntax(enum.IntEnum):
     """How the model spells reasoning."""
 
     NONE = 1
+    THINK_TAGS = 2
+    XTML_THINK = 3
+    RECIPIENT_HEADERS = 4
+
+
+class ImagePreparation(enum.IntEnum):
+    """How an image becomes patches."""
+
+    NONE = 1
+    FIT_GRID = 2
+
+
+class ImageLayout(enum.IntEnum):
+    """How the features of an image take their place among the tokens."""
+
+    NONE = 1
+    SEQUENTIAL = 2
+    AXES = 3
+
+
+class MessageRole(enum.IntEnum):
+    """Who speaks a message of a conversation."""
+
+    SYSTEM = 1
+    USER = 2
+    ASSISTANT = 3
+    TOOL = 4
+
+
+class RenderingConstraint(enum.IntEnum):
+    """When the rendering up to a message is a prefix of every longer conversation's."""
+
+    NONE = 1
+    CLOSED = 2
+    WITHOUT_REASONING = 3

@@ -23,6 +23,33 @@ _PRODUCERS = (
     execution.OPERATION_RESUME,
     execution.OPERATION_RESTORE,
 )
+# Sources that only these operations have, and sources that an operation cannot do without.
+_ONLY_IN: dict[ValueSource, tuple[Operation, ...]] = {
+    ValueSource.SCORED_TARGETS: (Operation.SCORED_PREFILL,),
+    ValueSource.COMPLETED_PENDING_TOKEN: (Operation.DECODE, Operation.MIXED, Operation.SPECULATIVE),
+    **dict.fromkeys(
+        (
+            ValueSource.SPECULATIVE_PREFIX_LIMIT,
+            ValueSource.PROPOSAL_TOKENS,
+            ValueSource.PROPOSAL_COUNT,
+            ValueSource.PROPOSAL_GENERATION,
+            ValueSource.PROPOSAL_CONSUMED,
+            ValueSource.PROPOSAL_GRAMMAR_MASKS,
+        ),
+        (Operation.SPECULATIVE,),
+    ),
+}
+_NEEDED_BY: dict[Operation, tuple[ValueSource, ...]] = {
+    Operation.SCORED_PREFILL: (ValueSource.SCORED_TARGETS,),
+    Operation.RESTORE: (ValueSource.RESTORE_SOURCE,),
+    Operation.SNAPSHOT: (ValueSource.SNAPSHOT_DESTINATION,),
+    Operation.ENCODE_IMAGE: (ValueSource.IMAGE_FEATURE_SLOT, ValueSource.IMAGE_TENSOR),
+}
+_STATE_ROWS = (
+    contract.VALUE_SOURCE_LIVE_STATE_ROW,
+    contract.VALUE_SOURCE_RESTORE_SOURCE,
+    contract.VALUE_SOURCE_SNAPSHOT_DESTINATION,
+)
 _PREFILLING = (execution.OPERATION_PREFILL, execution.OPERATION_MIXED, execution.OPERATION_SCORED_PREFILL)
 
 
@@ -68,16 +95,6 @@ def decode_extent(subject: Subject) -> Violations:
         yield f"field 'concurrency' is {subject.serving.concurrency:,}, the largest decode has {largest:,} rows"
 
 
-@rule("speculative-widths", "a width is selected among captured programs")
-def speculative_widths(subject: Subject) -> Violations:
-    captured = {program.token_capacity for _, program in subject.graphs(execution.OPERATION_SPECULATIVE)}
-    for width in subject.serving.speculative_widths:
-        if width not in captured:
-            yield f"field 'speculative_widths' has {width}, no speculative program has that token capacity"
-    for width in repeated(subject.serving.speculative_widths):
-        yield f"field 'speculative_widths' has {width} twice"
-
-
 @rule("binding-destinations", "a value has one place in a graph, and it is registered")
 def binding_destinations(subject: Subject) -> Violations:
     for graph in subject.model.graphs:
@@ -107,20 +124,35 @@ def binding_values(subject: Subject) -> Violations:
             where = f"graph {graph.program!r}, binding {binding.destination!r}"
             if binding.constant and binding.source != contract.VALUE_SOURCE_CONSTANT:
                 yield f"{where}, field 'constant' is {binding.constant} for {ValueSource(binding.source).name}"
-            if binding.image_tensor:
-                yield f"{where}, field 'image_tensor' is {binding.image_tensor!r} without an image"
+            if binding.image_tensor and binding.source != contract.VALUE_SOURCE_IMAGE_TENSOR:
+                yield f"{where}, field 'image_tensor' is {binding.image_tensor!r} for {ValueSource(binding.source).name}"
             for name in ("constant", "padding", "offset"):
                 if not -(1 << 31) <= getattr(binding, name) < 1 << 31:
                     yield f"{where}, field {name!r} is {getattr(binding, name):,}, it does not fit 32 bits"
 
 
-@rule("length-source", "lengths of a speculative round come from one place (SPEC-3)")
-def length_source(subject: Subject) -> Violations:
-    for graph, _ in subject.graphs(execution.OPERATION_SPECULATIVE):
-        sources = {binding.source for binding in graph.bindings}
-        bound = sources & {contract.VALUE_SOURCE_QUERY_LENGTH, contract.VALUE_SOURCE_SPECULATIVE_PREFIX_LIMIT}
-        if len(bound) != 1:
-            yield f"graph {graph.program!r} binds {len(bound)} length sources, not 1"
+@rule("source-operations", "a value is bound by the operations that have it, and by those that cannot do without")
+def source_operations(subject: Subject) -> Violations:
+    for graph in subject.model.graphs:
+        where, operation = f"graph {graph.program!r}", Operation(graph.operation)
+        sources = {ValueSource(binding.source) for binding in graph.bindings}
+        for source in sorted(sources):
+            if operation not in _ONLY_IN.get(source, (operation,)):
+                yield f"{where}, field 'source' is {source.name}, which {operation.name} does not have"
+        for source in _NEEDED_BY.get(operation, ()):
+            if source not in sources:
+                yield f"{where} binds no {source.name}, which {operation.name} needs"
+
+
+@rule("state-row-sources", "rows of state exist where a cache region keeps them")
+def state_row_sources(subject: Subject) -> Violations:
+    if any(region.views for region in subject.model.cache.regions):
+        return
+    for graph in subject.model.graphs:
+        for binding in graph.bindings:
+            if binding.source in _STATE_ROWS:
+                name = ValueSource(binding.source).name
+                yield f"graph {graph.program!r}, binding {binding.destination!r} has the source {name}, no region has rows"
 
 
 @rule("access-views", "an access names a state view, once")
@@ -167,32 +199,18 @@ def pending_accesses(subject: Subject) -> Violations:
                     yield f"{where}, field 'accesses' lacks a write of {view!r}, the pending token that decoding reads"
 
 
-@rule("tuned-bindings", "a tuned buffer persists, and its producer is in the tuning catalog (CON-8)")
-def tuned_bindings(subject: Subject) -> Violations:
-    producers = {program.name for program in subject.manifest.tuning_programs}
-    for graph in subject.model.graphs:
-        for tuned in graph.tuned_bindings:
-            buffer = subject.buffer(tuned.buffer)
-            where = f"graph {graph.program!r}, tuned buffer {tuned.buffer}"
-            if buffer is None or buffer.kind != execution.BUFFER_KIND_STATE:
-                yield f"{where}, field 'buffer' is no state buffer"
-            if tuned.producer not in producers:
-                yield f"{where}, field 'producer' names {tuned.producer!r}, which is no tuning program"
-
-
 RULES: tuple[Rule, ...] = (
     graph_programs,
     graph_operations,
     required_operations,
     prefill_extent,
     decode_extent,
-    speculative_widths,
     binding_destinations,
     binding_shapes,
     binding_values,
-    length_source,
+    source_operations,
+    state_row_sources,
     access_views,
     pending_token,
     pending_accesses,
-    tuned_bindings,
 )

@@ -15,6 +15,7 @@ from helios.contract.schema import execution_pb2 as execution
 MAX_BUFFER_NBYTES = 1 << 40
 MAX_PAGE_NBYTES = 1 << 32
 MAX_ROWS = 1 << 20
+MAX_RANKS = 64
 COMPLETION_HEADER_NBYTES = 32  # HeliosCompletionHeader and HeliosCompletionLane of kernels.h (ABI 6)
 COMPLETION_LANE_NBYTES = 224
 
@@ -91,6 +92,8 @@ def _extent_problems(program: execution.Program, n_slots: int) -> Iterator[str]:
         yield f"field 'batch_capacity' is {batch:,}, not 1 to {n_slots:,} (the request slots)"
     if draft and not is_speculative:
         yield f"field 'draft_tokens' is {draft:,} without speculation"
+    if program.operation == execution.OPERATION_ENCODE_IMAGE and not 0 < packed <= MAX_ROWS:
+        yield f"field 'packed_token_capacity' is {packed:,}, not 1 to {MAX_ROWS:,} patches"
     if program.operation not in TOKEN_OPERATIONS:
         return
     if not 0 < packed <= MAX_ROWS:
@@ -103,22 +106,26 @@ def _extent_problems(program: execution.Program, n_slots: int) -> Iterator[str]:
         yield f"field 'packed_token_capacity' is {packed:,}, {batch:,} rows have a pending token each"
     if is_speculative and packed > batch * tokens:
         yield f"field 'packed_token_capacity' is {packed:,}, more than {batch:,} x {tokens:,}"
+    if draft and tokens == 1:
+        yield f"field 'draft_tokens' is {draft:,}, a program of width 1 draws nothing"
 
 
 @rule("node-order", "a program is a graph without cycles: a node depends on earlier ones")
 def node_order(subject: Subject) -> Violations:
-    for program, index, node in _nodes(subject):
+    for program, index, node in nodes(subject):
         if node.WhichOneof("work") is None:
             yield f"graph {program.name!r}, node {index} does nothing"
         for earlier in node.depends_on:
             if earlier >= index:
                 yield f"graph {program.name!r}, node {index}, field 'depends_on' names node {earlier}"
+        for earlier in repeated(node.depends_on):
+            yield f"graph {program.name!r}, node {index}, field 'depends_on' names node {earlier} twice"
 
 
 @rule("relocations", "a kernel's pointers lead into buffers of the manifest")
 def relocations(subject: Subject) -> Violations:
     limits = _limits(subject)
-    for program, index, node in _nodes(subject):
+    for program, index, node in nodes(subject):
         for relocation in node.kernel.relocations:
             where = relocation.buffer
             if where >= len(limits):
@@ -128,14 +135,16 @@ def relocations(subject: Subject) -> Violations:
                     f"graph {program.name!r}, node {index} points to byte {relocation.offset:,} of buffer {where}, "
                     f"which has {limits[where]:,}"
                 )
+        for offset in repeated(relocation.argument_offset for relocation in node.kernel.relocations):
+            yield f"graph {program.name!r}, node {index}, field 'argument_offset' is {offset} twice"
 
 
 @rule("node-ranges", "a node touches bytes of its buffers only, and weights are never written")
 def node_ranges(subject: Subject) -> Violations:
     limits = _limits(subject)
     read_only = {buffer.id for buffer in subject.manifest.buffers if buffer.kind == execution.BUFFER_KIND_WEIGHT}
-    for program, index, node in _nodes(subject):
-        for buffer, offset, nbytes, is_write in _touches(node):
+    for program, index, node in nodes(subject):
+        for buffer, offset, nbytes, is_write in touches(node):
             where = f"graph {program.name!r}, node {index}"
             if buffer >= len(limits):
                 yield f"{where} names buffer {buffer}, the manifest has {len(limits)}"
@@ -150,13 +159,13 @@ def _limits(subject: Subject) -> list[int]:
     return [buffer.nbytes or buffer.page_nbytes for buffer in subject.manifest.buffers]
 
 
-def _nodes(subject: Subject) -> Iterator[tuple[execution.Program, int, execution.Node]]:
+def nodes(subject: Subject) -> Iterator[tuple[execution.Program, int, execution.Node]]:
     for program in (*subject.manifest.programs, *subject.manifest.tuning_programs):
         for index, node in enumerate(program.nodes):
             yield program, index, node
 
 
-def _touches(node: execution.Node) -> Iterator[tuple[int, int, int, bool]]:
+def touches(node: execution.Node) -> Iterator[tuple[int, int, int, bool]]:
     """(buffer, offset, bytes, whether written) of a node that is no kernel."""
     work = node.WhichOneof("work")
     if work == "copy":
@@ -171,7 +180,7 @@ def _touches(node: execution.Node) -> Iterator[tuple[int, int, int, bool]]:
 
 @rule("fill-values", "a fill repeats one byte")
 def fill_values(subject: Subject) -> Violations:
-    for program, index, node in _nodes(subject):
+    for program, index, node in nodes(subject):
         if node.HasField("fill") and node.fill.value > 255:
             yield f"graph {program.name!r}, node {index}, field 'value' is {node.fill.value}, not 0 to 255"
 
@@ -230,6 +239,25 @@ def completion_layout(subject: Subject) -> Violations:
             yield f"completion needs {nbytes:,} bytes, its buffer {buffer.name!r} has {buffer.nbytes:,}"
 
 
+@rule("ranks", "every rank finds its own weights, and the ranks are counted without a gap")
+def ranks(subject: Subject) -> Violations:
+    sections = subject.manifest.ranks
+    if len(sections) > MAX_RANKS:
+        yield f"{len(sections):,} ranks are described, at most {MAX_RANKS} are served"
+    for index, section in enumerate(sections):
+        if section.rank != index:
+            yield f"rank section {index}, field 'rank' is {section.rank}"
+        for weight in section.weights:
+            where = f"rank {index}, buffer {weight.buffer}"
+            buffer = subject.buffer(weight.buffer)
+            if buffer is None or buffer.kind != execution.BUFFER_KIND_WEIGHT:
+                yield f"{where}, field 'buffer' names no weight"
+            if not weight.resource:
+                yield f"{where}, field 'resource' is empty"
+        for buffer_id in repeated(weight.buffer for weight in section.weights):
+            yield f"rank {index}, buffer {buffer_id} has two resources"
+
+
 RULES: tuple[Rule, ...] = (
     buffer_ids,
     buffer_sizes,
@@ -243,4 +271,5 @@ RULES: tuple[Rule, ...] = (
     destination_names,
     destination_places,
     completion_layout,
+    ranks,
 )

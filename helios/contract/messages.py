@@ -1,7 +1,8 @@
 """Bytes to Protobuf messages and back, and the check that a message holds nothing this version of Helios does not know.
 
 It knows the schema only through its descriptors, and no meaning. A message that passes the check carries no unknown field and every
-enum in it has a known number that is not the unspecified zero (CON-4).
+enum in it has a known number that is not the unspecified zero (CON-4). A serving contract inside another message is left to
+`PreparedContract`, which first reads it by its version.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ _NAMES = {
     "Destination": ("destination", "name"),
     "ExecutableResource": ("resource", "id"),
 }
+_VERSIONED = "ServingContract"
 
 
 def decode_message(kind: type[_Message], data: bytes, what: str) -> _Message:
@@ -83,5 +85,10 @@ def _fields_with_enums(descriptor: Descriptor) -> tuple[FieldDescriptor, ...]:
     return tuple(
         field
         for field in descriptor.fields
-        if field.enum_type is not None or (field.message_type is not None and _fields_with_enums(field.message_type))
+        if field.enum_type is not None
+        or (
+            field.message_type is not None
+            and field.message_type.name != _VERSIONED
+            and _fields_with_enums(field.message_type)
+        )
     )

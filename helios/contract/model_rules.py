@@ -1,4 +1,4 @@
-"""Rules over the serving metadata: version, identity, vocabulary, capacities, frontend, sampling defaults.
+"""Rules over the serving metadata: identity, vocabulary, capacities, sampling defaults.
 
 They know no program and no buffer, only the numbers that the rest of the contract is measured against.
 """
@@ -9,18 +9,10 @@ import math
 
 from helios.contract.rule import Rule, Subject, Violations, repeated, rule
 
-VERSIONS = (1, 2, 3)
 MAX_VOCABULARY = 1 << 24
 MAX_CONTEXT_TOKENS = 1 << 24
 MAX_SLOTS = 4096
-MAX_EOS = 16  # HELIOS_MAX_EOS of kernels.h
 CACHE_IDENTITY_NBYTES = 32
-
-
-@rule("version", "a contract is read by the meaning of its own version")
-def version(subject: Subject) -> Violations:
-    if subject.model.version not in VERSIONS:
-        yield f"model contract version {subject.model.version} is unknown, versions 1, 2 and 3 are served"
 
 
 @rule("identity", "requests choose a model by name, and the prefix cache by its identity")
@@ -67,27 +59,14 @@ def capacities(subject: Subject) -> Violations:
         yield "field 'prefill_tokens' is 0, a round feeds at least 1 prompt token"
 
 
-@rule("frontend", "prompt and output need their syntax, and generation its ends")
-def frontend(subject: Subject) -> Violations:
-    model = subject.model
-    if not model.HasField("frontend"):
-        yield "field 'frontend' is missing"
-    n_eos = len(model.frontend.eos_tokens)
-    if n_eos > MAX_EOS:
-        yield f"frontend, field 'eos_tokens' has {n_eos} tokens, at most {MAX_EOS} are served"
-    for token in model.frontend.eos_tokens:
-        if token >= model.vocabulary:
-            yield f"frontend, field 'eos_tokens' has token {token:,}, the vocabulary ends at {model.vocabulary:,}"
-    for token in repeated(model.frontend.eos_tokens):
-        yield f"frontend, field 'eos_tokens' has token {token} twice"
-
-
 # Field: (least, most, whether the least itself is refused).
 _SAMPLING_RANGES = {
     "temperature": (0.0, 100.0, False),
     "top_p": (0.0, 1.0, True),
     "min_p": (0.0, 1.0, False),
     "repetition_penalty": (0.0, 100.0, True),
+    "frequency_penalty": (-2.0, 2.0, False),
+    "presence_penalty": (-2.0, 2.0, False),
 }
 
 
@@ -103,4 +82,4 @@ def sampling_defaults(subject: Subject) -> Violations:
         yield f"sampling, field 'top_k' is {sampling.top_k:,}, not 0 to {MAX_VOCABULARY:,}"
 
 
-RULES: tuple[Rule, ...] = (version, identity, vocabulary, capacities, frontend, sampling_defaults)
+RULES: tuple[Rule, ...] = (identity, vocabulary, capacities, sampling_defaults)

@@ -18,20 +18,23 @@ from helios.contract.enums import (
     ElementType,
     Indexing,
     Operation,
-    ReasoningSyntax,
     RegionKind,
-    ToolSyntax,
     ValueSource,
 )
+from helios.contract.frontend import Frontend
 from helios.contract.messages import check_message
 from helios.contract.rule import Subject
 from helios.contract.rules import check
 from helios.contract.schema import contract_pb2, execution_pb2
+from helios.contract.versions import upgrade
 
 
 @dataclass(frozen=True, slots=True)
 class Buffer:
-    """A physical buffer. `id` is its index; a cache plane has `page_nbytes` for each page and no `nbytes` of its own."""
+    """A physical buffer. `id` is its index; a cache plane has `page_nbytes` for each page and no `nbytes` of its own.
+
+    `producer` is the tuning program that fills it at start-up, empty for all others.
+    """
 
     id: int
     name: str
@@ -39,6 +42,7 @@ class Buffer:
     nbytes: int
     page_nbytes: int
     resource: str
+    producer: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +97,10 @@ class StateView:
 
 @dataclass(frozen=True, slots=True)
 class Graph:
-    """A captured program and its contract. `index` counts in the manifest; the four extents are B, D, W, P of SPEC-2."""
+    """A captured program and its contract. `index` counts in the manifest; the four extents are B, D, W, P of SPEC-2.
+
+    `tuned_buffer_ids` are filled by tuning programs before the graph is exposed (CON-8).
+    """
 
     name: str
     index: int
@@ -107,6 +114,8 @@ class Graph:
     pending_view: StateView | None
     pending_destination: str | None
     state_rows_per_request: int
+    confidence_width: int = 0
+    tuned_buffer_ids: frozenset[int] = frozenset()
 
     def binds(self, source: ValueSource) -> bool:
         return any(binding.source is source for binding in self.bindings)
@@ -114,12 +123,13 @@ class Graph:
 
 @dataclass(frozen=True, slots=True)
 class CacheRegion:
-    """One attention history. Paged regions name the planes that hold them."""
+    """One attention history: paged regions name the planes that hold them, the others views with a row for each state row."""
 
     kind: RegionKind
     planes: tuple[int, ...]
     tokens_per_record: int
     window_tokens: int
+    views: tuple[StateView, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,15 +159,13 @@ class Cache:
 
 
 @dataclass(frozen=True, slots=True)
-class Frontend:
-    """What prompt and output need besides tokenizer and template."""
+class Vision:
+    """Image capacities: a feature slot holds `window_features`, of `patches_per_feature` patches each (CON-12)."""
 
-    tool_syntax: ToolSyntax
-    reasoning_syntax: ReasoningSyntax
-    eos_tokens: tuple[int, ...]
-    bos_text: str
-    eos_text: str
-    adds_bos: bool
+    feature_slots: int
+    window_features: int
+    patches_per_feature: int
+    patch_capacities: tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,6 +177,8 @@ class SamplingDefaults:
     top_k: int | None
     min_p: float | None
     repetition_penalty: float | None
+    frequency_penalty: float | None = None
+    presence_penalty: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,6 +193,14 @@ class CompletionLayout:
     @property
     def nbytes(self) -> int:
         return self.header_nbytes + self.lanes_capacity * self.lane_nbytes
+
+
+@dataclass(frozen=True, slots=True)
+class ConfidenceLayout:
+    """float32 [2][request slots][`draft_capacity`] by frame index, lane and draft: the whole of a buffer (SPEC-5)."""
+
+    buffer_id: int
+    draft_capacity: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,6 +220,7 @@ class PreparedContract:
     sampling: SamplingDefaults
     vocabulary: int
     input_vocabulary: int
+    vision: Vision | None
     frontend: Frontend
     cache: Cache
     abi_label: str
@@ -213,12 +232,18 @@ class PreparedContract:
     views: Mapping[str, StateView]
     graphs: tuple[Graph, ...]
     completion: CompletionLayout
+    proposal_confidence: ConfidenceLayout | None
+    rank_resources: tuple[Mapping[int, str], ...]
 
     @classmethod
     def from_core(
         cls, serving: contract_pb2.ServingContract, manifest: execution_pb2.ExecutionManifest
     ) -> PreparedContract:
-        """Validate both messages against every rule, then freeze them. Raises ContractError at the first violation."""
+        """Validate both messages against every rule, then freeze them. Raises ContractError at the first violation.
+
+        An older contract is read by the meaning of its version (`versions.py`); `version` stays the one that was written.
+        """
+        serving = upgrade(serving)
         check_message(serving, "the serving contract")
         check_message(manifest, "the execution manifest")
         check(Subject(serving, manifest))
@@ -232,6 +257,11 @@ class PreparedContract:
     def state_rows_per_request(self) -> int:
         """The rows that every request needs: the maximum over the graphs (CON-11)."""
         return max(graph.state_rows_per_request for graph in self.graphs)
+
+    @property
+    def n_ranks(self) -> int:
+        """How many tensor-parallel ranks the core was prepared for."""
+        return len(self.rank_resources)
 
     def graphs_of(self, operation: Operation) -> tuple[Graph, ...]:
         """The graphs of one operation, smallest extents first."""
@@ -265,7 +295,8 @@ def _freeze(serving: contract_pb2.ServingContract, manifest: execution_pb2.Execu
         sampling=_sampling(serving.sampling),
         vocabulary=model.vocabulary,
         input_vocabulary=model.input_vocabulary,
-        frontend=_frontend(model.frontend),
+        vision=_vision(model.vision) if model.HasField("vision") else None,
+        frontend=Frontend.from_message(model.frontend),
         cache=_cache(model.cache, views),
         abi_label=manifest.abi_label,
         target=manifest.target,
@@ -278,12 +309,40 @@ def _freeze(serving: contract_pb2.ServingContract, manifest: execution_pb2.Execu
             _graph(index, program, graphs[program.name], views) for index, program in enumerate(manifest.programs)
         ),
         completion=_completion(manifest.completion),
+        proposal_confidence=(
+            ConfidenceLayout(manifest.proposal_confidence.buffer, manifest.proposal_confidence.draft_capacity)
+            if manifest.HasField("proposal_confidence")
+            else None
+        ),
+        rank_resources=_rank_resources(manifest),
+    )
+
+
+def _rank_resources(manifest: execution_pb2.ExecutionManifest) -> tuple[Mapping[int, str], ...]:
+    """The tensor resource of every weight buffer, for each rank."""
+    shared = {buffer.id: buffer.resource for buffer in manifest.buffers if buffer.resource}
+    sections = manifest.ranks or [execution_pb2.RankSection()]
+    return tuple(
+        MappingProxyType({**shared, **{weight.buffer: weight.resource for weight in section.weights}})
+        for section in sections
+    )
+
+
+def _vision(message: contract_pb2.VisionContract) -> Vision:
+    return Vision(
+        message.feature_slots, message.window_features, message.patches_per_feature, tuple(message.patch_capacities)
     )
 
 
 def _buffer(message: execution_pb2.Buffer) -> Buffer:
     return Buffer(
-        message.id, message.name, BufferKind(message.kind), message.nbytes, message.page_nbytes, message.resource
+        id=message.id,
+        name=message.name,
+        kind=BufferKind(message.kind),
+        nbytes=message.nbytes,
+        page_nbytes=message.page_nbytes,
+        resource=message.resource,
+        producer=message.producer,
     )
 
 
@@ -327,11 +386,13 @@ def _graph(
         draft_tokens=program.draft_tokens,
         token_capacity=program.token_capacity,
         packed_token_capacity=program.packed_token_capacity,
+        confidence_width=program.confidence_width,
         bindings=tuple(_binding(binding) for binding in contract.bindings),
         accesses=tuple((views[access.view], Access(access.access)) for access in contract.accesses),
         pending_view=views[contract.pending_view] if pending == "pending_view" else None,
         pending_destination=contract.pending_destination if pending == "pending_destination" else None,
         state_rows_per_request=contract.state_rows_per_request,
+        tuned_buffer_ids=frozenset(tuned.buffer for tuned in contract.tuned_bindings),
     )
 
 
@@ -340,24 +401,19 @@ def _cache(message: contract_pb2.CacheContract, views: Mapping[str, StateView]) 
     return Cache(
         page_tokens=message.page_tokens,
         regions=tuple(
-            CacheRegion(RegionKind(region.kind), tuple(region.planes), region.tokens_per_record, region.window_tokens)
+            CacheRegion(
+                kind=RegionKind(region.kind),
+                planes=tuple(region.planes),
+                tokens_per_record=region.tokens_per_record,
+                window_tokens=region.window_tokens,
+                views=tuple(views[name] for name in region.views),
+            )
             for region in message.regions
         ),
         page_tables=tuple(PageTableView(view.buffer, view.page_offset) for view in message.page_tables),
         draft_cursor=(
             CompletionCursor(views[cursor.view], cursor.lag_tokens) if message.HasField("draft_cursor") else None
         ),
-    )
-
-
-def _frontend(message: contract_pb2.FrontendContract) -> Frontend:
-    return Frontend(
-        tool_syntax=ToolSyntax(message.tool_syntax),
-        reasoning_syntax=ReasoningSyntax(message.reasoning_syntax),
-        eos_tokens=tuple(message.eos_tokens),
-        bos_text=message.bos_text,
-        eos_text=message.eos_text,
-        adds_bos=message.adds_bos,
     )
 
 
@@ -368,4 +424,6 @@ def _sampling(message: contract_pb2.SamplingDefaults) -> SamplingDefaults:
         top_k=message.top_k if message.HasField("top_k") else None,
         min_p=message.min_p if message.HasField("min_p") else None,
         repetition_penalty=message.repetition_penalty if message.HasField("repetition_penalty") else None,
+        frequency_penalty=message.frequency_penalty if message.HasField("frequency_penalty") else None,
+        presence_penalty=message.presence_penalty if message.HasField("presence_penalty") else None,
     )

@@ -30,6 +30,10 @@ class Subject:
         return {program.name: program for program in reversed(self.manifest.programs)}
 
     @cached_property
+    def tuning_programs(self) -> dict[str, execution_pb2.Program]:
+        return {program.name: program for program in reversed(self.manifest.tuning_programs)}
+
+    @cached_property
     def destinations(self) -> dict[str, execution_pb2.Destination]:
         return {destination.name: destination for destination in reversed(self.manifest.destinations)}
 
@@ -46,6 +50,10 @@ class Subject:
         for graph in self.model.graphs:
             if not operations or graph.operation in operations:
                 yield graph, self.programs[graph.program]
+
+    @cached_property
+    def page_table_ids(self) -> frozenset[int]:
+        return frozenset(view.buffer for view in self.model.cache.page_tables)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,7 +1,7 @@
 """What each value source supplies: how it may be indexed, and how wide its destination has to be (CON-6, CON-7).
 
-It knows no program and no packing, only shapes: a table, with one function that measures a program against it. A source that
-is missing here cannot be bound.
+It knows no program and no packing, only shapes: two tables, with one function that measures a program against them. A source or
+an image tensor that is missing here cannot be bound.
 """
 
 from __future__ import annotations
@@ -9,12 +9,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from helios.contract.enums import ElementType, Indexing, ValueSource
+from helios.contract.enums import ElementType, ImageLayout, Indexing, ValueSource
 from helios.contract.schema import contract_pb2, execution_pb2
 
 SAMPLING_ROW_NBYTES = 256  # HeliosSamplingRow of kernels.h
 LOGIT_BIAS_NBYTES = 1024 * 8  # HELIOS_MAX_BIAS entries {int32 id, float value}
+EOS_NBYTES = 16 * 4  # HELIOS_MAX_EOS ids
 SUBMISSION_WORDS = 4  # {sequence low, sequence high, program index, frame index}
+PATCH_CHANNELS = 3  # red, green, blue
+POSITION_AXES = 3  # time, height, width
 
 INTEGERS = (ElementType.I32, ElementType.U32)
 _ROW_WORDS = (*INTEGERS, ElementType.F32, ElementType.U8)
@@ -30,6 +33,8 @@ class Geometry:
     vocabulary: int
     page_tokens: int
     n_slots: int
+    image_layout: int  # ImageLayout
+    patch_pixels: int
     program: execution_pb2.Program
 
     @classmethod
@@ -39,7 +44,14 @@ class Geometry:
         manifest: execution_pb2.ExecutionManifest,
         program: execution_pb2.Program,
     ) -> Geometry:
-        return cls(model.vocabulary, model.cache.page_tokens, manifest.request_slots, program)
+        return cls(
+            model.vocabulary,
+            model.cache.page_tokens,
+            manifest.request_slots,
+            model.frontend.image_layout,
+            model.frontend.image_tokens.patch_pixels,
+            program,
+        )
 
     @property
     def mask_nbytes(self) -> int:
@@ -91,6 +103,7 @@ SHAPES: dict[ValueSource, SourceShape] = {
     ValueSource.IMAGE_FEATURE_INDEX: _TOKEN,
     ValueSource.IMAGE_CONTEXT_INDEX: _TOKEN,
     ValueSource.IMAGE_FEATURE_SLOT: _LANE,
+    ValueSource.TOKEN_POSITION: _TOKEN,
     ValueSource.PAGE_TABLE_UPDATES: SourceShape(
         (Indexing.ACTIVE_ROW,), nbytes=lambda geometry: 8, n_indices=_page_updates
     ),
@@ -104,6 +117,9 @@ SHAPES: dict[ValueSource, SourceShape] = {
     ValueSource.PROMPT_HISTOGRAM: SourceShape(_ROWS, nbytes=lambda geometry: 4 * geometry.vocabulary),
     ValueSource.GRAMMAR_MASK: SourceShape(_ROWS, nbytes=lambda geometry: geometry.mask_nbytes),
     ValueSource.GRAMMAR_MASKED: _LANE,
+    ValueSource.SEED_BITS: SourceShape(_ROWS, nbytes=lambda geometry: 8),
+    ValueSource.OUTPUT_LIMIT: _LANE,
+    ValueSource.EOS_TOKENS: SourceShape(_ROWS, nbytes=lambda geometry: EOS_NBYTES),
     ValueSource.PROPOSAL_TOKENS: SourceShape(_ROWS, nbytes=lambda geometry: 4 * geometry.program.draft_tokens),
     ValueSource.PROPOSAL_COUNT: _LANE,
     ValueSource.PROPOSAL_GENERATION: _LANE,
@@ -116,15 +132,35 @@ SHAPES: dict[ValueSource, SourceShape] = {
     ValueSource.SUBMISSION: SourceShape(_SCALAR, n_indices=lambda geometry: SUBMISSION_WORDS),
 }
 
+# The outputs of each image layout by name: pixels of a patch, channel by channel; {frames, rows, columns} of an image in
+# patches; the position of a token on each axis.
+_PATCHES = SourceShape(
+    _TOKENS, (ElementType.F32,), lambda geometry: 4 * PATCH_CHANNELS * geometry.patch_pixels * geometry.patch_pixels
+)
+_GRID = SourceShape((Indexing.SUBMISSION_ROW, Indexing.ACTIVE_ROW), nbytes=lambda geometry: 4 * POSITION_AXES)
+_AXIS_POSITIONS = SourceShape(_TOKENS, nbytes=lambda geometry: 4 * POSITION_AXES)
+
+IMAGE_TENSORS: dict[int, dict[str, SourceShape]] = {
+    ImageLayout.NONE: {},
+    ImageLayout.SEQUENTIAL: {"patches": _PATCHES, "grid": _GRID},
+    ImageLayout.AXES: {"patches": _PATCHES, "grid": _GRID, "axis_positions": _AXIS_POSITIONS},
+}
+
 
 def mismatches(
     binding: contract_pb2.ValueBinding, destination: execution_pb2.Destination, geometry: Geometry
 ) -> list[str]:
     """Why this destination cannot take this source, field by field; empty when it can."""
     source, indexing = ValueSource(binding.source), Indexing(binding.indexing)
-    shape = SHAPES.get(source)
-    if shape is None:
-        return [f"field 'source' is {source.name}, which this version of Helios does not supply"]
+    if source is ValueSource.IMAGE_TENSOR:
+        shape = IMAGE_TENSORS[geometry.image_layout].get(binding.image_tensor)
+        if shape is None:
+            layout = ImageLayout(geometry.image_layout).name
+            return [
+                f"field 'image_tensor' is {binding.image_tensor!r}, which is no output of the image layout {layout}"
+            ]
+    else:
+        shape = SHAPES[source]
     problems = []
     if indexing not in shape.indexings:
         accepted = ", ".join(entry.name for entry in shape.indexings)

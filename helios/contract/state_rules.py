@@ -1,4 +1,4 @@
-"""Rules over what a model keeps between rounds: state views, cache regions, page tables, the draft cursor.
+"""Rules over what a model keeps between rounds: state views, cache regions, state rows, page tables.
 
 They know buffers, no programs. Views that pass lie inside persistent buffers, and two of them are either apart or one is a
 part of the other's rows.
@@ -10,13 +10,13 @@ from collections import defaultdict
 
 import numpy as np
 
+from helios.contract.enums import RegionKind
 from helios.contract.rule import Rule, Subject, Violations, repeated, rule
 from helios.contract.schema import contract_pb2 as contract
 from helios.contract.schema import execution_pb2 as execution
 
 MAX_VIEWS = 256
 MAX_VIEW_ROWS = 1 << 20  # over all views
-_PAGED = (contract.REGION_KIND_PAGED_KEY_VALUE, contract.REGION_KIND_PAGED_LATENT, contract.REGION_KIND_SLIDING_WINDOW)
 
 
 @rule("view-names", "accesses find their view by name")
@@ -86,23 +86,55 @@ def cache_regions(subject: Subject) -> Violations:
     if not cache.regions:
         yield "cache, field 'regions' is empty"
     for index, region in enumerate(cache.regions):
-        where, is_paged = f"cache region {index}", region.kind in _PAGED
-        if is_paged and not region.planes:
-            yield f"{where}, field 'planes' is empty"
-        if is_paged and (not region.tokens_per_record or cache.page_tokens % region.tokens_per_record):
-            yield f"{where}, field 'tokens_per_record' is {region.tokens_per_record}, no divisor of {cache.page_tokens}"
-        if (region.kind == contract.REGION_KIND_SLIDING_WINDOW) != (region.window_tokens > 0):
-            yield f"{where}, field 'window_tokens' is {region.window_tokens:,}"
-        for plane in region.planes:
-            buffer = subject.buffer(plane)
-            if buffer is None or buffer.kind != execution.BUFFER_KIND_CACHE_PLANE:
-                yield f"{where}, field 'planes' names buffer {plane}, which is no cache plane"
+        where, kind = f"cache region {index}", RegionKind(region.kind)
+        yield from _paged_region(subject, where, region) if kind.is_paged else _row_region(subject, where, region)
+        if (kind is RegionKind.SLIDING_WINDOW) != (region.window_tokens > 0):
+            yield f"{where}, field 'window_tokens' is {region.window_tokens:,} for {kind.name}"
     named = [plane for region in cache.regions for plane in region.planes]
     for plane in repeated(named):
         yield f"cache plane {plane} belongs to two regions"
+    planes = set(named)
     for buffer in subject.manifest.buffers:
-        if buffer.kind == execution.BUFFER_KIND_CACHE_PLANE and buffer.id not in named:
+        if buffer.kind == execution.BUFFER_KIND_CACHE_PLANE and buffer.id not in planes:
             yield f"buffer {buffer.name!r} is a cache plane of no region"
+
+
+def _paged_region(subject: Subject, where: str, region: contract.CacheRegion) -> Violations:
+    page_tokens = subject.model.cache.page_tokens
+    if not region.planes:
+        yield f"{where}, field 'planes' is empty"
+    if not region.tokens_per_record or page_tokens % region.tokens_per_record:
+        yield f"{where}, field 'tokens_per_record' is {region.tokens_per_record}, no divisor of {page_tokens}"
+    for plane in region.planes:
+        buffer = subject.buffer(plane)
+        if buffer is None or buffer.kind != execution.BUFFER_KIND_CACHE_PLANE:
+            yield f"{where}, field 'planes' names buffer {plane}, which is no cache plane"
+    if region.views:
+        yield f"{where}, field 'views' names {region.views[0]!r}, it is paged"
+
+
+def _row_region(subject: Subject, where: str, region: contract.CacheRegion) -> Violations:
+    if region.planes or region.tokens_per_record:
+        yield f"{where}, field {'planes' if region.planes else 'tokens_per_record'!r} is given, it is kept in rows"
+    if not region.views:
+        yield f"{where}, field 'views' is empty"
+    for name in region.views:
+        if name not in subject.views:
+            yield f"{where}, field 'views' names {name!r}, which is no state view"
+
+
+@rule("state-rows", "every request has its rows of recurrent and continuation state (CON-11)")
+def state_rows(subject: Subject) -> Violations:
+    views = [name for region in subject.model.cache.regions for name in region.views]
+    for name in repeated(views):
+        yield f"state view {name!r} belongs to two cache regions"
+    per_request = max((graph.state_rows_per_request for graph in subject.model.graphs), default=0)
+    needed = per_request * subject.manifest.request_slots
+    for name in views:
+        if not per_request:
+            yield f"state view {name!r} belongs to a cache region, no graph has 'state_rows_per_request'"
+        elif subject.views[name].rows < needed:
+            yield f"state view {name!r}, field 'rows' is {subject.views[name].rows:,}, the slots need {needed:,}"
 
 
 @rule("page-tables", "a page table holds the pages of every slot")
@@ -124,11 +156,4 @@ def page_tables(subject: Subject) -> Violations:
         yield f"buffer {buffer_id} is a page table twice"
 
 
-@rule("draft-cursor", "a cursor is committed state that a view names")
-def draft_cursor(subject: Subject) -> Violations:
-    cache = subject.model.cache
-    if cache.HasField("draft_cursor") and cache.draft_cursor.view not in subject.views:
-        yield f"draft cursor, field 'view' names {cache.draft_cursor.view!r}, which is no state view"
-
-
-RULES: tuple[Rule, ...] = (view_names, view_places, view_overlap, cache_regions, page_tables, draft_cursor)
+RULES: tuple[Rule, ...] = (view_names, view_places, view_overlap, cache_regions, state_rows, page_tables)

@@ -38,7 +38,7 @@ from helios.ignition.recipes.weights import WeightResource
 from helios.ignition.signatures import Target, host_target
 from helios.settings import cache_directory
 
-PREPARATION_VERSION = 2  # raised whenever the same checkpoint would give another core
+PREPARATION_VERSION = 3  # raised whenever the same checkpoint would give another core
 ABI_LABEL = "helios.kernels.1"
 DEFAULT_CONTEXT_TOKENS = 8192  # of models that allow more
 PREFILL_TOKENS = 512
@@ -160,6 +160,8 @@ def _frontend(facts: TokenizerFacts) -> pb.FrontendContract:
     return pb.FrontendContract(
         tool_syntax=pb.TOOL_SYNTAX_NONE,
         reasoning_syntax=pb.REASONING_SYNTAX_NONE,
+        image_preparation=pb.IMAGE_PREPARATION_NONE,
+        image_layout=pb.IMAGE_LAYOUT_NONE,
         eos_tokens=facts.end_tokens,
         bos_text=facts.bos_text,
         eos_text=facts.eos_text,

@@ -107,6 +107,8 @@ def sample_contract() -> pb.ServingContract:
         pb.FrontendContract(
             tool_syntax=pb.TOOL_SYNTAX_NONE,
             reasoning_syntax=pb.REASONING_SYNTAX_NONE,
+            image_preparation=pb.IMAGE_PREPARATION_NONE,
+            image_layout=pb.IMAGE_LAYOUT_NONE,
             eos_tokens=[2, 5],
             eos_text="</s>",
         )

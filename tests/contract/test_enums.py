@@ -20,6 +20,10 @@ PAIRS = [
     (enums.RegionKind, contract_pb2.RegionKind, "REGION_KIND_"),
     (enums.ToolSyntax, contract_pb2.ToolSyntax, "TOOL_SYNTAX_"),
     (enums.ReasoningSyntax, contract_pb2.ReasoningSyntax, "REASONING_SYNTAX_"),
+    (enums.ImagePreparation, contract_pb2.ImagePreparation, "IMAGE_PREPARATION_"),
+    (enums.ImageLayout, contract_pb2.ImageLayout, "IMAGE_LAYOUT_"),
+    (enums.MessageRole, contract_pb2.MessageRole, "MESSAGE_ROLE_"),
+    (enums.RenderingConstraint, contract_pb2.RenderingConstraint, "RENDERING_CONSTRAINT_"),
 ]
 
 

@@ -9,11 +9,15 @@ import hypothesis.strategies as st
 from google.protobuf.descriptor import FieldDescriptor
 from google.protobuf.message import Message
 
+from helios.contract.accesses import check_accesses
+from helios.contract.json_form import decode_json, encode_json
 from helios.contract.messages import decode_message, serialize
 from helios.contract.prepared import PreparedContract
 from helios.contract.schema import contract_pb2, execution_pb2
-from helios.errors import CoreError
+from helios.errors import ContractError, CoreError
+from tests.contract.full_sample import full_contract, full_manifest
 from tests.contract.sample import sample_contract, sample_manifest
+from tests.contract.test_accesses import pointers
 
 _SMALL = [0, 1, 2, 3, 4, 5, 7, 8, 15, 16, 31, 32, 33, 64, 4096, 65536, (1 << 31) - 1]
 _WORDS = [*_SMALL, 1 << 31, (1 << 32) - 1]
@@ -25,6 +29,31 @@ _NUMBERS: dict[int, st.SearchStrategy[int]] = {
     FieldDescriptor.CPPTYPE_INT64: st.sampled_from([*_LONGS, -1, -(1 << 63)]),
     FieldDescriptor.CPPTYPE_BOOL: st.booleans(),
 }
+_FLOATS = st.sampled_from([0.0, -1.0, 0.5, 1.0, 2.0, 1e30, float("nan"), float("inf"), float("-inf")])
+_NAMES = st.sampled_from(
+    [
+        "",
+        "x",
+        "sample",
+        "decode.b4",
+        "spec.b4",
+        "tune",
+        "requests",
+        "pending",
+        "rows",
+        "lane_slot",
+        "mask",
+        "patches",
+        "<call>",
+        "a" * 300,
+        "\n",
+    ]
+)
+_VALUES: dict[int, st.SearchStrategy[object]] = {
+    **_NUMBERS,
+    FieldDescriptor.CPPTYPE_FLOAT: _FLOATS,
+}
+_SAMPLES = st.sampled_from([(sample_contract, sample_manifest), (full_contract, full_manifest)])
 
 
 def parts(message: Message) -> list[Message]:
@@ -37,12 +66,15 @@ def parts(message: Message) -> list[Message]:
     return found
 
 
-def change_number(part: Message, data: st.DataObject) -> None:
-    """Set one integer, enum or flag field of a message to another value, or add one to a list of them."""
-    fields = [field for field in part.DESCRIPTOR.fields if field.cpp_type in _NUMBERS]
+def change_value(part: Message, data: st.DataObject) -> None:
+    """Set one field of a message that is no message to another value, or add one to a list of them."""
+    fields = [field for field in part.DESCRIPTOR.fields if field.message_type is None]
     hypothesis.assume(fields)
     field = data.draw(st.sampled_from(fields))
-    value = data.draw(_NUMBERS[field.cpp_type])
+    if field.type == FieldDescriptor.TYPE_BYTES:
+        value: object = data.draw(st.binary(max_size=64))
+    else:
+        value = data.draw(_VALUES.get(field.cpp_type, _NAMES))
     if field.is_repeated:
         getattr(part, field.name).append(value)
     else:
@@ -56,26 +88,36 @@ def change_list(part: Message, data: st.DataObject) -> None:
     hypothesis.assume(lists)
     entries = data.draw(st.sampled_from(lists))
     index = data.draw(st.integers(0, len(entries) - 1))
-    action = data.draw(st.sampled_from(["drop", "repeat", "reverse"]))
+    action = data.draw(st.sampled_from(["drop", "repeat", "reverse", "add"]))
     if action == "drop":
         del entries[index]
     elif action == "repeat":
         entries.append(entries[index])
+    elif action == "add":
+        entries.add()
     else:
         entries.reverse()
 
 
+def drop_field(part: Message, data: st.DataObject) -> None:
+    """Leave one field out."""
+    present = [field.name for field, _ in part.ListFields()]
+    hypothesis.assume(present)
+    part.ClearField(data.draw(st.sampled_from(present)))
+
+
 @hypothesis.given(st.data())
-@hypothesis.settings(max_examples=600, deadline=None)
+@hypothesis.settings(max_examples=2000, deadline=None, suppress_health_check=[hypothesis.HealthCheck.filter_too_much])
 def test_a_changed_contract_is_refused_or_right(data: st.DataObject) -> None:
-    """CON-4, CON-5, CON-7, CON-10: no change makes anything but a CoreError."""
-    serving, manifest = sample_contract(), sample_manifest()
-    candidates = parts(serving) + parts(manifest)
-    for _ in range(data.draw(st.integers(1, 2))):
+    """CON-4, CON-5, CON-7, CON-10: no change makes anything but a ContractError."""
+    serving, manifest = (make() for make in data.draw(_SAMPLES))
+    for _ in range(data.draw(st.integers(1, 3))):
+        candidates = parts(serving) + parts(manifest)
         part = candidates[data.draw(st.integers(0, len(candidates) - 1))]
-        data.draw(st.sampled_from([change_number, change_number, change_list]))(part, data)
-    with contextlib.suppress(CoreError):
+        data.draw(st.sampled_from([change_value, change_value, change_list, drop_field]))(part, data)
+    with contextlib.suppress(ContractError):
         contract = PreparedContract.from_core(serving, manifest)
+        check_accesses(contract, manifest, pointers)
         check_promises(contract)
 
 
@@ -94,14 +136,32 @@ def check_promises(contract: PreparedContract) -> None:
 
 
 @hypothesis.given(st.data())
-@hypothesis.settings(max_examples=400, deadline=None)
+@hypothesis.settings(max_examples=1000, deadline=None)
 def test_changed_bytes_are_refused_or_right(data: st.DataObject) -> None:
     """CON-4: the wire form too is hostile."""
-    encoded = [bytearray(serialize(sample_contract())), bytearray(serialize(sample_manifest()))]
+    encoded = [bytearray(serialize(make())) for make in data.draw(_SAMPLES)]
     target = data.draw(st.sampled_from(encoded))
     for _ in range(data.draw(st.integers(1, 3))):
         target[data.draw(st.integers(0, len(target) - 1))] = data.draw(st.integers(0, 255))
     with contextlib.suppress(CoreError):
         serving = decode_message(contract_pb2.ServingContract, bytes(encoded[0]), "the contract")
         manifest = decode_message(execution_pb2.ExecutionManifest, bytes(encoded[1]), "the manifest")
+        check_promises(PreparedContract.from_core(serving, manifest))
+
+
+_JSON = [encode_json(full_contract()), encode_json(full_manifest())]
+
+
+@hypothesis.given(st.data())
+@hypothesis.settings(max_examples=400, deadline=None)
+def test_changed_json_is_refused_or_right(data: st.DataObject) -> None:
+    """CON-4: the JSON form too."""
+    texts = list(_JSON)
+    which = data.draw(st.integers(0, 1))
+    for _ in range(data.draw(st.integers(1, 2))):
+        at = data.draw(st.integers(0, len(texts[which]) - 1))
+        texts[which] = texts[which][:at] + data.draw(st.characters() | st.just("")) + texts[which][at + 1 :]
+    with contextlib.suppress(ContractError):
+        serving = decode_json(contract_pb2.ServingContract, texts[0])
+        manifest = decode_json(execution_pb2.ExecutionManifest, texts[1])
         check_promises(PreparedContract.from_core(serving, manifest))

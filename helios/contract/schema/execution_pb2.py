@@ -24,41 +24,47 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n&helios/contract/schema/execution.proto\x12\x0fhelios.contract\"\x84\x01\n\x06\x42uffer\x12\n\n\x02id\x18\x01 \x01(\r\x12\x0c\n\x04name\x18\x02 \x01(\t\x12)\n\x04kind\x18\x03 \x01(\x0e\x32\x1b.helios.contract.BufferKind\x12\x0e\n\x06nbytes\x18\x04 \x01(\x04\x12\x13\n\x0bpage_nbytes\x18\x05 \x01(\x04\x12\x10\n\x08resource\x18\x06 \x01(\t\"E\n\nRelocation\x12\x17\n\x0f\x61rgument_offset\x18\x01 \x01(\r\x12\x0e\n\x06\x62uffer\x18\x02 \x01(\r\x12\x0e\n\x06offset\x18\x03 \x01(\x04\"\xff\x01\n\nKernelNode\x12\x0e\n\x06kernel\x18\x01 \x01(\t\x12\x0e\n\x06grid_x\x18\x02 \x01(\r\x12\x0e\n\x06grid_y\x18\x03 \x01(\r\x12\x0e\n\x06grid_z\x18\x04 \x01(\r\x12\x0f\n\x07\x62lock_x\x18\x05 \x01(\r\x12\x0f\n\x07\x62lock_y\x18\x06 \x01(\r\x12\x0f\n\x07\x62lock_z\x18\x07 \x01(\r\x12\x1d\n\x15\x64ynamic_shared_nbytes\x18\x08 \x01(\r\x12\x11\n\targuments\x18\t \x01(\x0c\x12\x30\n\x0brelocations\x18\n \x03(\x0b\x32\x1b.helios.contract.Relocation\x12\x1a\n\x12page_count_offsets\x18\x0b \x03(\r\"r\n\x08\x43opyNode\x12\x13\n\x0b\x64\x65stination\x18\x01 \x01(\r\x12\x1a\n\x12\x64\x65stination_offset\x18\x02 \x01(\x04\x12\x0e\n\x06source\x18\x03 \x01(\r\x12\x15\n\rsource_offset\x18\x04 \x01(\x04\x12\x0e\n\x06nbytes\x18\x05 \x01(\x04\"Z\n\x08\x46illNode\x12\x13\n\x0b\x64\x65stination\x18\x01 \x01(\r\x12\x1a\n\x12\x64\x65stination_offset\x18\x02 \x01(\x04\x12\r\n\x05value\x18\x03 \x01(\r\x12\x0e\n\x06nbytes\x18\x04 \x01(\x04\"\xbb\x01\n\x0e\x43ollectiveNode\x12\x37\n\toperation\x18\x01 \x01(\x0e\x32$.helios.contract.CollectiveOperation\x12\x0e\n\x06\x62uffer\x18\x02 \x01(\r\x12\x0e\n\x06offset\x18\x03 \x01(\x04\x12\r\n\x05\x63ount\x18\x04 \x01(\x04\x12\x32\n\x0c\x65lement_type\x18\x05 \x01(\x0e\x32\x1c.helios.contract.ElementType\x12\r\n\x05group\x18\x06 \x01(\t\"\xde\x01\n\x04Node\x12\x12\n\ndepends_on\x18\x01 \x03(\r\x12-\n\x06kernel\x18\x02 \x01(\x0b\x32\x1b.helios.contract.KernelNodeH\x00\x12)\n\x04\x63opy\x18\x03 \x01(\x0b\x32\x19.helios.contract.CopyNodeH\x00\x12)\n\x04\x66ill\x18\x04 \x01(\x0b\x32\x19.helios.contract.FillNodeH\x00\x12\x35\n\ncollective\x18\x05 \x01(\x0b\x32\x1f.helios.contract.CollectiveNodeH\x00\x42\x06\n\x04work\"\xd1\x01\n\x07Program\x12\x0c\n\x04name\x18\x01 \x01(\t\x12-\n\toperation\x18\x02 \x01(\x0e\x32\x1a.helios.contract.Operation\x12\x16\n\x0e\x62\x61tch_capacity\x18\x03 \x01(\r\x12\x14\n\x0c\x64raft_tokens\x18\x04 \x01(\r\x12\x16\n\x0etoken_capacity\x18\x05 \x01(\r\x12\x1d\n\x15packed_token_capacity\x18\x06 \x01(\r\x12$\n\x05nodes\x18\x07 \x03(\x0b\x32\x15.helios.contract.Node\"\x95\x01\n\x0b\x44\x65stination\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x0e\n\x06\x62uffer\x18\x02 \x01(\r\x12\x0e\n\x06offset\x18\x03 \x01(\x04\x12\x32\n\x0c\x65lement_type\x18\x04 \x01(\x0e\x32\x1c.helios.contract.ElementType\x12\r\n\x05\x63ount\x18\x05 \x01(\r\x12\x15\n\relement_words\x18\x06 \x01(\r\"f\n\x10\x43ompletionLayout\x12\x0e\n\x06\x62uffer\x18\x01 \x01(\r\x12\x15\n\rheader_nbytes\x18\x02 \x01(\r\x12\x13\n\x0blane_nbytes\x18\x03 \x01(\r\x12\x16\n\x0elanes_capacity\x18\x04 \x01(\r\"\xd9\x02\n\x11\x45xecutionManifest\x12\x11\n\tabi_label\x18\x01 \x01(\t\x12\x0e\n\x06target\x18\x02 \x01(\t\x12(\n\x07\x62uffers\x18\x03 \x03(\x0b\x32\x17.helios.contract.Buffer\x12*\n\x08programs\x18\x04 \x03(\x0b\x32\x18.helios.contract.Program\x12\x31\n\x0ftuning_programs\x18\x05 \x03(\x0b\x32\x18.helios.contract.Program\x12\x32\n\x0c\x64\x65stinations\x18\x06 \x03(\x0b\x32\x1c.helios.contract.Destination\x12\x35\n\ncompletion\x18\x07 \x01(\x0b\x32!.helios.contract.CompletionLayout\x12\x15\n\rrequest_slots\x18\x08 \x01(\r\x12\x16\n\x0epages_per_slot\x18\t \x01(\r*\xd9\x01\n\nBufferKind\x12\x1b\n\x17\x42UFFER_KIND_UNSPECIFIED\x10\x00\x12\x16\n\x12\x42UFFER_KIND_WEIGHT\x10\x01\x12\x15\n\x11\x42UFFER_KIND_STATE\x10\x02\x12\x1b\n\x17\x42UFFER_KIND_CACHE_PLANE\x10\x03\x12\x17\n\x13\x42UFFER_KIND_SCRATCH\x10\x04\x12\x15\n\x11\x42UFFER_KIND_INPUT\x10\x05\x12\x1a\n\x16\x42UFFER_KIND_COMPLETION\x10\x06\x12\x16\n\x12\x42UFFER_KIND_MAPPED\x10\x07*\xb0\x02\n\tOperation\x12\x19\n\x15OPERATION_UNSPECIFIED\x10\x00\x12\x18\n\x14OPERATION_INITIALIZE\x10\x01\x12\x15\n\x11OPERATION_PREFILL\x10\x02\x12\x14\n\x10OPERATION_DECODE\x10\x03\x12\x13\n\x0fOPERATION_MIXED\x10\x04\x12\x1c\n\x18OPERATION_SCORED_PREFILL\x10\x05\x12\x14\n\x10OPERATION_RESUME\x10\x06\x12\x15\n\x11OPERATION_RESTORE\x10\x07\x12\x16\n\x12OPERATION_SNAPSHOT\x10\x08\x12\x19\n\x15OPERATION_SPECULATIVE\x10\t\x12\x12\n\x0eOPERATION_TUNE\x10\n\x12\x1a\n\x16OPERATION_ENCODE_IMAGE\x10\x0b*\x9e\x01\n\x13\x43ollectiveOperation\x12$\n COLLECTIVE_OPERATION_UNSPECIFIED\x10\x00\x12\x1c\n\x18\x43OLLECTIVE_OPERATION_SUM\x10\x01\x12\x1f\n\x1b\x43OLLECTIVE_OPERATION_GATHER\x10\x02\x12\"\n\x1e\x43OLLECTIVE_OPERATION_BROADCAST\x10\x03*\xc5\x01\n\x0b\x45lementType\x12\x1c\n\x18\x45LEMENT_TYPE_UNSPECIFIED\x10\x00\x12\x14\n\x10\x45LEMENT_TYPE_I32\x10\x01\x12\x14\n\x10\x45LEMENT_TYPE_U32\x10\x02\x12\x14\n\x10\x45LEMENT_TYPE_F32\x10\x03\x12\x13\n\x0f\x45LEMENT_TYPE_U8\x10\x04\x12\x14\n\x10\x45LEMENT_TYPE_U64\x10\x05\x12\x14\n\x10\x45LEMENT_TYPE_F16\x10\x06\x12\x15\n\x11\x45LEMENT_TYPE_BF16\x10\x07\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n&helios/contract/schema/execution.proto\x12\x0fhelios.contract\"\x96\x01\n\x06\x42uffer\x12\n\n\x02id\x18\x01 \x01(\r\x12\x0c\n\x04name\x18\x02 \x01(\t\x12)\n\x04kind\x18\x03 \x01(\x0e\x32\x1b.helios.contract.BufferKind\x12\x0e\n\x06nbytes\x18\x04 \x01(\x04\x12\x13\n\x0bpage_nbytes\x18\x05 \x01(\x04\x12\x10\n\x08resource\x18\x06 \x01(\t\x12\x10\n\x08producer\x18\x07 \x01(\t\"E\n\nRelocation\x12\x17\n\x0f\x61rgument_offset\x18\x01 \x01(\r\x12\x0e\n\x06\x62uffer\x18\x02 \x01(\r\x12\x0e\n\x06offset\x18\x03 \x01(\x04\"\xff\x01\n\nKernelNode\x12\x0e\n\x06kernel\x18\x01 \x01(\t\x12\x0e\n\x06grid_x\x18\x02 \x01(\r\x12\x0e\n\x06grid_y\x18\x03 \x01(\r\x12\x0e\n\x06grid_z\x18\x04 \x01(\r\x12\x0f\n\x07\x62lock_x\x18\x05 \x01(\r\x12\x0f\n\x07\x62lock_y\x18\x06 \x01(\r\x12\x0f\n\x07\x62lock_z\x18\x07 \x01(\r\x12\x1d\n\x15\x64ynamic_shared_nbytes\x18\x08 \x01(\r\x12\x11\n\targuments\x18\t \x01(\x0c\x12\x30\n\x0brelocations\x18\n \x03(\x0b\x32\x1b.helios.contract.Relocation\x12\x1a\n\x12page_count_offsets\x18\x0b \x03(\r\"r\n\x08\x43opyNode\x12\x13\n\x0b\x64\x65stination\x18\x01 \x01(\r\x12\x1a\n\x12\x64\x65stination_offset\x18\x02 \x01(\x04\x12\x0e\n\x06source\x18\x03 \x01(\r\x12\x15\n\rsource_offset\x18\x04 \x01(\x04\x12\x0e\n\x06nbytes\x18\x05 \x01(\x04\"Z\n\x08\x46illNode\x12\x13\n\x0b\x64\x65stination\x18\x01 \x01(\r\x12\x1a\n\x12\x64\x65stination_offset\x18\x02 \x01(\x04\x12\r\n\x05value\x18\x03 \x01(\r\x12\x0e\n\x06nbytes\x18\x04 \x01(\x04\"\xbb\x01\n\x0e\x43ollectiveNode\x12\x37\n\toperation\x18\x01 \x01(\x0e\x32$.helios.contract.CollectiveOperation\x12\x0e\n\x06\x62uffer\x18\x02 \x01(\r\x12\x0e\n\x06offset\x18\x03 \x01(\x04\x12\r\n\x05\x63ount\x18\x04 \x01(\x04\x12\x32\n\x0c\x65lement_type\x18\x05 \x01(\x0e\x32\x1c.helios.contract.ElementType\x12\r\n\x05group\x18\x06 \x01(\t\"\xde\x01\n\x04Node\x12\x12\n\ndepends_on\x18\x01 \x03(\r\x12-\n\x06kernel\x18\x02 \x01(\x0b\x32\x1b.helios.contract.KernelNodeH\x00\x12)\n\x04\x63opy\x18\x03 \x01(\x0b\x32\x19.helios.contract.CopyNodeH\x00\x12)\n\x04\x66ill\x18\x04 \x01(\x0b\x32\x19.helios.contract.FillNodeH\x00\x12\x35\n\ncollective\x18\x05 \x01(\x0b\x32\x1f.helios.contract.CollectiveNodeH\x00\x42\x06\n\x04work\"\xeb\x01\n\x07Program\x12\x0c\n\x04name\x18\x01 \x01(\t\x12-\n\toperation\x18\x02 \x01(\x0e\x32\x1a.helios.contract.Operation\x12\x16\n\x0e\x62\x61tch_capacity\x18\x03 \x01(\r\x12\x14\n\x0c\x64raft_tokens\x18\x04 \x01(\r\x12\x16\n\x0etoken_capacity\x18\x05 \x01(\r\x12\x1d\n\x15packed_token_capacity\x18\x06 \x01(\r\x12$\n\x05nodes\x18\x07 \x03(\x0b\x32\x15.helios.contract.Node\x12\x18\n\x10\x63onfidence_width\x18\x08 \x01(\r\"\x95\x01\n\x0b\x44\x65stination\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x0e\n\x06\x62uffer\x18\x02 \x01(\r\x12\x0e\n\x06offset\x18\x03 \x01(\x04\x12\x32\n\x0c\x65lement_type\x18\x04 \x01(\x0e\x32\x1c.helios.contract.ElementType\x12\r\n\x05\x63ount\x18\x05 \x01(\r\x12\x15\n\relement_words\x18\x06 \x01(\r\"f\n\x10\x43ompletionLayout\x12\x0e\n\x06\x62uffer\x18\x01 \x01(\r\x12\x15\n\rheader_nbytes\x18\x02 \x01(\r\x12\x13\n\x0blane_nbytes\x18\x03 \x01(\r\x12\x16\n\x0elanes_capacity\x18\x04 \x01(\r\":\n\x10\x43onfidenceLayout\x12\x0e\n\x06\x62uffer\x18\x01 \x01(\r\x12\x16\n\x0e\x64raft_capacity\x18\x02 \x01(\r\".\n\nRankWeight\x12\x0e\n\x06\x62uffer\x18\x01 \x01(\r\x12\x10\n\x08resource\x18\x02 \x01(\t\"I\n\x0bRankSection\x12\x0c\n\x04rank\x18\x01 \x01(\r\x12,\n\x07weights\x18\x02 \x03(\x0b\x32\x1b.helios.contract.RankWeight\"\xc6\x03\n\x11\x45xecutionManifest\x12\x11\n\tabi_label\x18\x01 \x01(\t\x12\x0e\n\x06target\x18\x02 \x01(\t\x12(\n\x07\x62uffers\x18\x03 \x03(\x0b\x32\x17.helios.contract.Buffer\x12*\n\x08programs\x18\x04 \x03(\x0b\x32\x18.helios.contract.Program\x12\x31\n\x0ftuning_programs\x18\x05 \x03(\x0b\x32\x18.helios.contract.Program\x12\x32\n\x0c\x64\x65stinations\x18\x06 \x03(\x0b\x32\x1c.helios.contract.Destination\x12\x35\n\ncompletion\x18\x07 \x01(\x0b\x32!.helios.contract.CompletionLayout\x12\x15\n\rrequest_slots\x18\x08 \x01(\r\x12\x16\n\x0epages_per_slot\x18\t \x01(\r\x12+\n\x05ranks\x18\n \x03(\x0b\x32\x1c.helios.contract.RankSection\x12>\n\x13proposal_confidence\x18\x0b \x01(\x0b\x32!.helios.contract.ConfidenceLayout*\xd9\x01\n\nBufferKind\x12\x1b\n\x17\x42UFFER_KIND_UNSPECIFIED\x10\x00\x12\x16\n\x12\x42UFFER_KIND_WEIGHT\x10\x01\x12\x15\n\x11\x42UFFER_KIND_STATE\x10\x02\x12\x1b\n\x17\x42UFFER_KIND_CACHE_PLANE\x10\x03\x12\x17\n\x13\x42UFFER_KIND_SCRATCH\x10\x04\x12\x15\n\x11\x42UFFER_KIND_INPUT\x10\x05\x12\x1a\n\x16\x42UFFER_KIND_COMPLETION\x10\x06\x12\x16\n\x12\x42UFFER_KIND_MAPPED\x10\x07*\xb0\x02\n\tOperation\x12\x19\n\x15OPERATION_UNSPECIFIED\x10\x00\x12\x18\n\x14OPERATION_INITIALIZE\x10\x01\x12\x15\n\x11OPERATION_PREFILL\x10\x02\x12\x14\n\x10OPERATION_DECODE\x10\x03\x12\x13\n\x0fOPERATION_MIXED\x10\x04\x12\x1c\n\x18OPERATION_SCORED_PREFILL\x10\x05\x12\x14\n\x10OPERATION_RESUME\x10\x06\x12\x15\n\x11OPERATION_RESTORE\x10\x07\x12\x16\n\x12OPERATION_SNAPSHOT\x10\x08\x12\x19\n\x15OPERATION_SPECULATIVE\x10\t\x12\x12\n\x0eOPERATION_TUNE\x10\n\x12\x1a\n\x16OPERATION_ENCODE_IMAGE\x10\x0b*\x9e\x01\n\x13\x43ollectiveOperation\x12$\n COLLECTIVE_OPERATION_UNSPECIFIED\x10\x00\x12\x1c\n\x18\x43OLLECTIVE_OPERATION_SUM\x10\x01\x12\x1f\n\x1b\x43OLLECTIVE_OPERATION_GATHER\x10\x02\x12\"\n\x1e\x43OLLECTIVE_OPERATION_BROADCAST\x10\x03*\xc5\x01\n\x0b\x45lementType\x12\x1c\n\x18\x45LEMENT_TYPE_UNSPECIFIED\x10\x00\x12\x14\n\x10\x45LEMENT_TYPE_I32\x10\x01\x12\x14\n\x10\x45LEMENT_TYPE_U32\x10\x02\x12\x14\n\x10\x45LEMENT_TYPE_F32\x10\x03\x12\x13\n\x0f\x45LEMENT_TYPE_U8\x10\x04\x12\x14\n\x10\x45LEMENT_TYPE_U64\x10\x05\x12\x14\n\x10\x45LEMENT_TYPE_F16\x10\x06\x12\x15\n\x11\x45LEMENT_TYPE_BF16\x10\x07\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'helios.contract.schema.execution_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
-  _globals['_BUFFERKIND']._serialized_start=1963
-  _globals['_BUFFERKIND']._serialized_end=2180
-  _globals['_OPERATION']._serialized_start=2183
-  _globals['_OPERATION']._serialized_end=2487
-  _globals['_COLLECTIVEOPERATION']._serialized_start=2490
-  _globals['_COLLECTIVEOPERATION']._serialized_end=2648
-  _globals['_ELEMENTTYPE']._serialized_start=2651
-  _globals['_ELEMENTTYPE']._serialized_end=2848
+  _globals['_BUFFERKIND']._serialized_start=2299
+  _globals['_BUFFERKIND']._serialized_end=2516
+  _globals['_OPERATION']._serialized_start=2519
+  _globals['_OPERATION']._serialized_end=2823
+  _globals['_COLLECTIVEOPERATION']._serialized_start=2826
+  _globals['_COLLECTIVEOPERATION']._serialized_end=2984
+  _globals['_ELEMENTTYPE']._serialized_start=2987
+  _globals['_ELEMENTTYPE']._serialized_end=3184
   _globals['_BUFFER']._serialized_start=60
-  _globals['_BUFFER']._serialized_end=192
-  _globals['_RELOCATION']._serialized_start=194
-  _globals['_RELOCATION']._serialized_end=263
-  _globals['_KERNELNODE']._serialized_start=266
-  _globals['_KERNELNODE']._serialized_end=521
-  _globals['_COPYNODE']._serialized_start=523
-  _globals['_COPYNODE']._serialized_end=637
-  _globals['_FILLNODE']._serialized_start=639
-  _globals['_FILLNODE']._serialized_end=729
-  _globals['_COLLECTIVENODE']._serialized_start=732
-  _globals['_COLLECTIVENODE']._serialized_end=919
-  _globals['_NODE']._serialized_start=922
-  _globals['_NODE']._serialized_end=1144
-  _globals['_PROGRAM']._serialized_start=1147
-  _globals['_PROGRAM']._serialized_end=1356
-  _globals['_DESTINATION']._serialized_start=1359
-  _globals['_DESTINATION']._serialized_end=1508
-  _globals['_COMPLETIONLAYOUT']._serialized_start=1510
-  _globals['_COMPLETIONLAYOUT']._serialized_end=1612
-  _globals['_EXECUTIONMANIFEST']._serialized_start=1615
-  _globals['_EXECUTIONMANIFEST']._serialized_end=1960
+  _globals['_BUFFER']._serialized_end=210
+  _globals['_RELOCATION']._serialized_start=212
+  _globals['_RELOCATION']._serialized_end=281
+  _globals['_KERNELNODE']._serialized_start=284
+  _globals['_KERNELNODE']._serialized_end=539
+  _globals['_COPYNODE']._serialized_start=541
+  _globals['_COPYNODE']._serialized_end=655
+  _globals['_FILLNODE']._serialized_start=657
+  _globals['_FILLNODE']._serialized_end=747
+  _globals['_COLLECTIVENODE']._serialized_start=750
+  _globals['_COLLECTIVENODE']._serialized_end=937
+  _globals['_NODE']._serialized_start=940
+  _globals['_NODE']._serialized_end=1162
+  _globals['_PROGRAM']._serialized_start=1165
+  _globals['_PROGRAM']._serialized_end=1400
+  _globals['_DESTINATION']._serialized_start=1403
+  _globals['_DESTINATION']._serialized_end=1552
+  _globals['_COMPLETIONLAYOUT']._serialized_start=1554
+  _globals['_COMPLETIONLAYOUT']._serialized_end=1656
+  _globals['_CONFIDENCELAYOUT']._serialized_start=1658
+  _globals['_CONFIDENCELAYOUT']._serialized_end=1716
+  _globals['_RANKWEIGHT']._serialized_start=1718
+  _globals['_RANKWEIGHT']._serialized_end=1764
+  _globals['_RANKSECTION']._serialized_start=1766
+  _globals['_RANKSECTION']._serialized_end=1839
+  _globals['_EXECUTIONMANIFEST']._serialized_start=1842
+  _globals['_EXECUTIONMANIFEST']._serialized_end=2296
 # @@protoc_insertion_point(module_scope)

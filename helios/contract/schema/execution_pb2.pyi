@@ -84,20 +84,22 @@ ELEMENT_TYPE_F16: ElementType
 ELEMENT_TYPE_BF16: ElementType
 
 class Buffer(_message.Message):
-    __slots__ = ("id", "name", "kind", "nbytes", "page_nbytes", "resource")
+    __slots__ = ("id", "name", "kind", "nbytes", "page_nbytes", "resource", "producer")
     ID_FIELD_NUMBER: _ClassVar[int]
     NAME_FIELD_NUMBER: _ClassVar[int]
     KIND_FIELD_NUMBER: _ClassVar[int]
     NBYTES_FIELD_NUMBER: _ClassVar[int]
     PAGE_NBYTES_FIELD_NUMBER: _ClassVar[int]
     RESOURCE_FIELD_NUMBER: _ClassVar[int]
+    PRODUCER_FIELD_NUMBER: _ClassVar[int]
     id: int
     name: str
     kind: BufferKind
     nbytes: int
     page_nbytes: int
     resource: str
-    def __init__(self, id: _Optional[int] = ..., name: _Optional[str] = ..., kind: _Optional[_Union[BufferKind, str]] = ..., nbytes: _Optional[int] = ..., page_nbytes: _Optional[int] = ..., resource: _Optional[str] = ...) -> None: ...
+    producer: str
+    def __init__(self, id: _Optional[int] = ..., name: _Optional[str] = ..., kind: _Optional[_Union[BufferKind, str]] = ..., nbytes: _Optional[int] = ..., page_nbytes: _Optional[int] = ..., resource: _Optional[str] = ..., producer: _Optional[str] = ...) -> None: ...
 
 class Relocation(_message.Message):
     __slots__ = ("argument_offset", "buffer", "offset")
@@ -192,7 +194,7 @@ class Node(_message.Message):
     def __init__(self, depends_on: _Optional[_Iterable[int]] = ..., kernel: _Optional[_Union[KernelNode, _Mapping]] = ..., copy: _Optional[_Union[CopyNode, _Mapping]] = ..., fill: _Optional[_Union[FillNode, _Mapping]] = ..., collective: _Optional[_Union[CollectiveNode, _Mapping]] = ...) -> None: ...
 
 class Program(_message.Message):
-    __slots__ = ("name", "operation", "batch_capacity", "draft_tokens", "token_capacity", "packed_token_capacity", "nodes")
+    __slots__ = ("name", "operation", "batch_capacity", "draft_tokens", "token_capacity", "packed_token_capacity", "nodes", "confidence_width")
     NAME_FIELD_NUMBER: _ClassVar[int]
     OPERATION_FIELD_NUMBER: _ClassVar[int]
     BATCH_CAPACITY_FIELD_NUMBER: _ClassVar[int]
@@ -200,6 +202,7 @@ class Program(_message.Message):
     TOKEN_CAPACITY_FIELD_NUMBER: _ClassVar[int]
     PACKED_TOKEN_CAPACITY_FIELD_NUMBER: _ClassVar[int]
     NODES_FIELD_NUMBER: _ClassVar[int]
+    CONFIDENCE_WIDTH_FIELD_NUMBER: _ClassVar[int]
     name: str
     operation: Operation
     batch_capacity: int
@@ -207,7 +210,8 @@ class Program(_message.Message):
     token_capacity: int
     packed_token_capacity: int
     nodes: _containers.RepeatedCompositeFieldContainer[Node]
-    def __init__(self, name: _Optional[str] = ..., operation: _Optional[_Union[Operation, str]] = ..., batch_capacity: _Optional[int] = ..., draft_tokens: _Optional[int] = ..., token_capacity: _Optional[int] = ..., packed_token_capacity: _Optional[int] = ..., nodes: _Optional[_Iterable[_Union[Node, _Mapping]]] = ...) -> None: ...
+    confidence_width: int
+    def __init__(self, name: _Optional[str] = ..., operation: _Optional[_Union[Operation, str]] = ..., batch_capacity: _Optional[int] = ..., draft_tokens: _Optional[int] = ..., token_capacity: _Optional[int] = ..., packed_token_capacity: _Optional[int] = ..., nodes: _Optional[_Iterable[_Union[Node, _Mapping]]] = ..., confidence_width: _Optional[int] = ...) -> None: ...
 
 class Destination(_message.Message):
     __slots__ = ("name", "buffer", "offset", "element_type", "count", "element_words")
@@ -237,8 +241,32 @@ class CompletionLayout(_message.Message):
     lanes_capacity: int
     def __init__(self, buffer: _Optional[int] = ..., header_nbytes: _Optional[int] = ..., lane_nbytes: _Optional[int] = ..., lanes_capacity: _Optional[int] = ...) -> None: ...
 
+class ConfidenceLayout(_message.Message):
+    __slots__ = ("buffer", "draft_capacity")
+    BUFFER_FIELD_NUMBER: _ClassVar[int]
+    DRAFT_CAPACITY_FIELD_NUMBER: _ClassVar[int]
+    buffer: int
+    draft_capacity: int
+    def __init__(self, buffer: _Optional[int] = ..., draft_capacity: _Optional[int] = ...) -> None: ...
+
+class RankWeight(_message.Message):
+    __slots__ = ("buffer", "resource")
+    BUFFER_FIELD_NUMBER: _ClassVar[int]
+    RESOURCE_FIELD_NUMBER: _ClassVar[int]
+    buffer: int
+    resource: str
+    def __init__(self, buffer: _Optional[int] = ..., resource: _Optional[str] = ...) -> None: ...
+
+class RankSection(_message.Message):
+    __slots__ = ("rank", "weights")
+    RANK_FIELD_NUMBER: _ClassVar[int]
+    WEIGHTS_FIELD_NUMBER: _ClassVar[int]
+    rank: int
+    weights: _containers.RepeatedCompositeFieldContainer[RankWeight]
+    def __init__(self, rank: _Optional[int] = ..., weights: _Optional[_Iterable[_Union[RankWeight, _Mapping]]] = ...) -> None: ...
+
 class ExecutionManifest(_message.Message):
-    __slots__ = ("abi_label", "target", "buffers", "programs", "tuning_programs", "destinations", "completion", "request_slots", "pages_per_slot")
+    __slots__ = ("abi_label", "target", "buffers", "programs", "tuning_programs", "destinations", "completion", "request_slots", "pages_per_slot", "ranks", "proposal_confidence")
     ABI_LABEL_FIELD_NUMBER: _ClassVar[int]
     TARGET_FIELD_NUMBER: _ClassVar[int]
     BUFFERS_FIELD_NUMBER: _ClassVar[int]
@@ -248,6 +276,8 @@ class ExecutionManifest(_message.Message):
     COMPLETION_FIELD_NUMBER: _ClassVar[int]
     REQUEST_SLOTS_FIELD_NUMBER: _ClassVar[int]
     PAGES_PER_SLOT_FIELD_NUMBER: _ClassVar[int]
+    RANKS_FIELD_NUMBER: _ClassVar[int]
+    PROPOSAL_CONFIDENCE_FIELD_NUMBER: _ClassVar[int]
     abi_label: str
     target: str
     buffers: _containers.RepeatedCompositeFieldContainer[Buffer]
@@ -257,4 +287,6 @@ class ExecutionManifest(_message.Message):
     completion: CompletionLayout
     request_slots: int
     pages_per_slot: int
-    def __init__(self, abi_label: _Optional[str] = ..., target: _Optional[str] = ..., buffers: _Optional[_Iterable[_Union[Buffer, _Mapping]]] = ..., programs: _Optional[_Iterable[_Union[Program, _Mapping]]] = ..., tuning_programs: _Optional[_Iterable[_Union[Program, _Mapping]]] = ..., destinations: _Optional[_Iterable[_Union[Destination, _Mapping]]] = ..., completion: _Optional[_Union[CompletionLayout, _Mapping]] = ..., request_slots: _Optional[int] = ..., pages_per_slot: _Optional[int] = ...) -> None: ...
+    ranks: _containers.RepeatedCompositeFieldContainer[RankSection]
+    proposal_confidence: ConfidenceLayout
+    def __init__(self, abi_label: _Optional[str] = ..., target: _Optional[str] = ..., buffers: _Optional[_Iterable[_Union[Buffer, _Mapping]]] = ..., programs: _Optional[_Iterable[_Union[Program, _Mapping]]] = ..., tuning_programs: _Optional[_Iterable[_Union[Program, _Mapping]]] = ..., destinations: _Optional[_Iterable[_Union[Destination, _Mapping]]] = ..., completion: _Optional[_Union[CompletionLayout, _Mapping]] = ..., request_slots: _Optional[int] = ..., pages_per_slot: _Optional[int] = ..., ranks: _Optional[_Iterable[_Union[RankSection, _Mapping]]] = ..., proposal_confidence: _Optional[_Union[ConfidenceLayout, _Mapping]] = ...) -> None: ...

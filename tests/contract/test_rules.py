@@ -1,0 +1,89 @@
+"""Every rule refuses the contracts that break it, by name."""
+
+from __future__ import annotations
+
+import pytest
+
+from helios.contract.prepared import PreparedContract
+from helios.contract.rules import RULES
+from helios.contract.schema import contract_pb2 as pb
+from helios.errors import ContractError
+from tests.contract import breaks, breaks_of_full
+from tests.contract.editing import Edit, Manifest, Serving, binding, no_vision, program, put, unbind
+from tests.contract.full_sample import SCORED, SPECULATIVE, full_contract, full_manifest
+from tests.contract.sample import sample_contract, sample_manifest
+
+
+def check_refused(serving: Serving, manifest: Manifest, rule_id: str, says: str) -> None:
+    with pytest.raises(ContractError) as caught:
+        PreparedContract.from_core(serving, manifest)
+    assert says in caught.value.message
+    assert f"rule {rule_id}:" in str(caught.value)
+
+
+@pytest.mark.parametrize(("rule_id", "says", "edit"), breaks.BREAKS)
+def test_a_broken_contract_is_refused_by_its_rule(rule_id: str, says: str, edit: Edit) -> None:
+    """CON-4, CON-5, CON-7, CON-8, CON-10, SPEC-3: the error names the rule, the graph, the binding and the field."""
+    serving, manifest = sample_contract(), sample_manifest()
+    edit(serving, manifest)
+    check_refused(serving, manifest, rule_id, says)
+
+
+@pytest.mark.parametrize(("rule_id", "says", "edit"), breaks_of_full.BREAKS)
+def test_a_broken_full_contract_is_refused_by_its_rule(rule_id: str, says: str, edit: Edit) -> None:
+    """CON-6, CON-8, CON-11, CON-12, SPEC-1, SPEC-3, SPEC-5, SPEC-9, CACHE-1, CACHE-4, FE-1, FE-2, FE-4, FE-5."""
+    serving, manifest = full_contract(), full_manifest()
+    edit(serving, manifest)
+    check_refused(serving, manifest, rule_id, says)
+
+
+def test_every_rule_has_a_contract_that_breaks_it() -> None:
+    """A rule without a failing contract may never have run."""
+    assert {rule.id for rule in RULES} == {rule_id for rule_id, _, _ in breaks.BREAKS + breaks_of_full.BREAKS}
+    assert len({rule.id for rule in RULES}) == len(RULES)
+
+
+def xtml(serving: Serving, manifest: Manifest) -> None:
+    frontend = serving.model.frontend
+    frontend.tool_syntax, frontend.reasoning_syntax = pb.TOOL_SYNTAX_XTML, pb.REASONING_SYNTAX_XTML_THINK
+
+
+def tools_alone(serving: Serving, manifest: Manifest) -> None:
+    serving.model.frontend.reasoning_syntax = pb.REASONING_SYNTAX_NONE
+    serving.model.frontend.ClearField("reasoning_markers")
+
+
+def text_only(serving: Serving, manifest: Manifest) -> None:
+    no_vision(serving, manifest)
+    for name in ("features", "contexts", "feature_slot", "axis_positions"):
+        unbind(serving, SCORED, name)
+
+
+def exact_lengths(serving: Serving, manifest: Manifest) -> None:
+    put(binding(serving, SPECULATIVE, "limits"), source=pb.VALUE_SOURCE_QUERY_LENGTH)
+
+
+def no_confidence(serving: Serving, manifest: Manifest) -> None:
+    exact_lengths(serving, manifest)
+    program(manifest, SPECULATIVE).confidence_width = 0
+    manifest.ClearField("proposal_confidence")
+
+
+VARIANTS: list[Edit] = [
+    lambda s, m: breaks_of_full.recipient_frames(s),
+    xtml,
+    tools_alone,
+    text_only,
+    exact_lengths,
+    no_confidence,
+    lambda s, m: breaks_of_full.tuned_view(s, pb.ACCESS_READ),
+    lambda s, m: m.ClearField("ranks"),
+]
+
+
+@pytest.mark.parametrize("edit", VARIANTS)
+def test_other_valid_contracts_are_accepted(edit: Edit) -> None:
+    """FE-2, CON-8, CON-12, SPEC-3, SPEC-5: the rules refuse no more than they say."""
+    serving, manifest = full_contract(), full_manifest()
+    edit(serving, manifest)
+    PreparedContract.from_core(serving, manifest)
