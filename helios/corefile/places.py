@@ -10,10 +10,11 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from urllib.parse import quote, urlsplit
+from urllib.parse import quote
 
 from helios.contract.schema import core_pb2
 from helios.corefile.layout import MAX_PLACE_CHARACTERS, align_up
+from helios.corefile.remote_file import is_http_url
 from helios.errors import CoreError
 
 _PLAIN_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]*")
@@ -108,12 +109,6 @@ def _below(directory: Path, text: str) -> Path:
 
 
 def _checked_url(text: str) -> str:
-    try:
-        parts = urlsplit(text)
-        is_plain = parts.scheme in {"http", "https"} and bool(parts.hostname) and parts.port != 0
-        is_plain = is_plain and parts.username is None and not parts.fragment
-    except ValueError:
-        is_plain = False
-    if not is_plain or len(text) > MAX_PLACE_CHARACTERS or re.search(r"[^!-~]", text):
+    if len(text) > MAX_PLACE_CHARACTERS or not is_http_url(text):
         raise CoreError(f"the location {text[:200]!r} is no HTTP URL")
     return text

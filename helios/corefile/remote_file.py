@@ -27,6 +27,16 @@ _REDIRECTS = {301, 302, 303, 307, 308}
 _CONTENT_RANGE = re.compile(r"bytes (\d{1,20})-(\d{1,20})/(\d{1,20}|\*)")
 
 
+def is_http_url(text: str) -> bool:
+    """Whether a request can be made of it: an HTTP URL of plain characters, without credentials and fragment."""
+    try:
+        parts = urlsplit(text)
+        is_plain = parts.scheme in {"http", "https"} and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        return False
+    return is_plain and parts.username is None and not parts.fragment and not re.search(r"[^!-~]", text)
+
+
 class RemoteFile:
     """A file at a URL, read from any thread; keeps connections open between reads. Owner closes."""
 
@@ -65,13 +75,13 @@ class RemoteFile:
         try:
             self._check_range(response, start, end)
             while (n_missing := nbytes - len(data)) and time.monotonic() <= deadline:
-                piece = response.read(min(n_missing, _PIECE_NBYTES))
+                piece = response.read1(min(n_missing, _PIECE_NBYTES))  # returns with what is there
                 if not piece:
                     raise _RetryError("the server closed the connection")
                 data += piece
             if len(data) < nbytes:
                 raise _RetryError("the server is too slow")
-            is_complete = response.read(1) == b""
+            is_complete = response.length == 0 and not response.read(1)  # which ends the response
         finally:
             self._give_back(connection, is_complete)
 
@@ -98,14 +108,14 @@ class RemoteFile:
         raise LocationError(f"{self._url} redirects more than {_MOST_REDIRECTS} times")
 
     def _redirected(self, url: str, location: str) -> str:
-        target = urljoin(url, location)
+        """Where to ask next: another HTTP URL, and never an open one in place of an encrypted one."""
         try:
-            parts = urlsplit(target)
-            is_allowed = parts.scheme in {"http", "https"} and bool(parts.hostname) and parts.port != 0
+            target = urljoin(url, location)
+            is_allowed = is_http_url(target) and (target.startswith("https:") or not url.startswith("https:"))
         except ValueError:
             is_allowed = False
-        if not is_allowed or re.search(r"[^!-~]", target) or (url.startswith("https:") and parts.scheme != "https"):
-            raise LocationError(f"{self._url} redirects to {target[:200]!r}, which is not followed")
+        if not is_allowed:
+            raise LocationError(f"{self._url} redirects to {location[:200]!r}, which is not followed")
         return target
 
     def _check_range(self, response: http.client.HTTPResponse, start: int, end: int) -> None:

@@ -30,6 +30,7 @@ OWNERS = {
     "socket": {"server"},
     "socketserver": {"server"},
     "ssl": {"server"},
+    "http": {"cli", "corefile"},  # clients: of a server by `chat` and `bench`, of stored resources by range
     "asyncio": {"server", "engine", "cli"},
 }
 
