@@ -11,6 +11,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import NoReturn
 
+from helios.contract.accesses import Pointer, Pointers
 from helios.contract.schema import execution_pb2 as schema
 from helios.device.device import Device
 from helios.device.graph import Graph, GraphExec
@@ -62,6 +63,24 @@ def instantiate(device: Device, program: schema.Program, buffers: Sequence[Bound
         for index, node in enumerate(program.nodes):
             _NodeLoader(device, program.name, index, buffers, n_pages).add(graph, node)
         return graph.instantiate(device.stream)
+
+
+def kernel_pointers(device: Device, n_pages: int) -> Pointers:
+    """What the kernel library lets each pointer of a node touch; only for nodes of programs that `instantiate` accepted."""
+
+    def pointers(node: schema.KernelNode) -> list[Pointer]:
+        signature = device.kernels.signatures[node.kernel]
+        arguments = bytearray(node.arguments)
+        for offset in node.page_count_offsets:
+            struct.pack_into("<i", arguments, offset, n_pages)
+        extents = device.kernels.extents(node.kernel, bytes(arguments))
+        fields = signature.fields
+        return [
+            Pointer(offset, extents[index], fields[index].kind.reads, fields[index].kind.writes)
+            for offset, index in signature.pointers.items()
+        ]
+
+    return pointers
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,6 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from types import TracebackType
 
+from helios.contract.accesses import check_accesses
 from helios.contract.enums import BufferKind
 from helios.contract.prepared import PreparedContract
 from helios.contract.schema import execution_pb2
@@ -20,8 +21,8 @@ from helios.corefile.reader import Core
 from helios.device.device import Device
 from helios.device.graph import GraphExec
 from helios.device.memory import DeviceBuffer
-from helios.device.program import BoundBuffer, instantiate
-from helios.errors import DeviceError, OutOfMemoryError
+from helios.device.program import BoundBuffer, instantiate, kernel_pointers
+from helios.errors import ContractError, DeviceError, OutOfMemoryError
 from helios.runtime.admission import admission_values
 from helios.runtime.frame import Frame
 from helios.runtime.record import Submitted
@@ -63,7 +64,9 @@ class ModelRuntime:
         options: RuntimeOptions,
         progress: Callable[[int, int], None] | None = None,
     ) -> ModelRuntime:
-        """Allocate every buffer, fill the weights, instantiate every program. Raises ContractError or OutOfMemoryError."""
+        """Allocate every buffer, fill the weights, tune, instantiate every program. Raises ContractError or OutOfMemoryError."""
+        if contract.n_ranks != 1:
+            raise ContractError(f"the core was prepared for {contract.n_ranks} ranks, this server runs 1")
         buffers: list[DeviceBuffer] = []
         runtime: ModelRuntime | None = None
         try:
@@ -73,6 +76,7 @@ class ModelRuntime:
             bound = _bind(contract, buffers)
             for index, program in enumerate(manifest.programs):
                 runtime._graphs[index] = instantiate(device, program, bound, options.n_pages)
+            _tune(contract, manifest, device, bound, options.n_pages)
             device.stream.synchronize()
         except BaseException:
             if runtime is not None:
@@ -159,6 +163,26 @@ def _allocate(buffers: list[DeviceBuffer], contract: PreparedContract, device: D
                 f"buffer {buffer.name} of {nbytes:,} bytes does not fit, {device.memory_free_bytes():,} are free on {device.name}",
                 hint="lower --context or --max-active",
             ) from error
+
+
+def _tune(
+    contract: PreparedContract,
+    manifest: execution_pb2.ExecutionManifest,
+    device: Device,
+    bound: list[BoundBuffer],
+    n_pages: int,
+) -> None:
+    """Check that nodes touch what is declared, and run each tuning program that a graph needs, once (CON-8)."""
+    with contextlib.ExitStack() as tuning:
+        needed = {contract.buffers[id_].producer for graph in contract.graphs for id_ in graph.tuned_buffer_ids}
+        graphs = {
+            program.name: tuning.enter_context(contextlib.closing(instantiate(device, program, bound, n_pages)))
+            for program in manifest.tuning_programs
+        }
+        check_accesses(contract, manifest, kernel_pointers(device, n_pages))
+        for name in sorted(needed):
+            graphs[name].launch(device.stream)
+        device.stream.synchronize()
 
 
 def _bind(contract: PreparedContract, buffers: list[DeviceBuffer]) -> list[BoundBuffer]:

@@ -1,0 +1,90 @@
+"""Loading a core: what its programs touch is declared, tuning runs before anything is served, and only one rank is run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import pytest
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+from helios.contract.prepared import PreparedContract
+from helios.contract.schema import contract_pb2 as pb
+from helios.contract.schema import execution_pb2 as execution
+from helios.corefile.contents import read_contents
+from helios.corefile.reader import Core, open_core
+from helios.device.device import Device
+from helios.errors import ContractError
+from helios.ignition.prepare import PrepareOptions, prepare
+from helios.ignition.signatures import host_target
+from helios.runtime.model import ModelRuntime, RuntimeOptions
+from tests.ignition.tiny_model import TinyModel, write_tiny
+
+N_PAGES = 8
+KEY = Ed25519PrivateKey.from_private_bytes(bytes(range(32)))
+Edit = Callable[[pb.ServingContract, execution.ExecutionManifest], object]
+
+
+@pytest.fixture(scope="module")
+def core(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Core]:
+    directory = tmp_path_factory.mktemp("load")
+    checkpoint = write_tiny(directory / "tiny.gguf", TinyModel())
+    prepare(checkpoint, directory / "tiny.core", host_target(), PrepareOptions(concurrency=2), key=KEY)
+    with open_core(directory / "tiny.core") as opened:
+        yield opened
+
+
+@pytest.fixture(scope="module")
+def device() -> Iterator[Device]:
+    with Device.open("cpu", 1) as opened:
+        yield opened
+
+
+def load(core: Core, device: Device, edit: Edit) -> ModelRuntime:
+    """The core's runtime, had its contract and manifest been written otherwise."""
+    contents = read_contents(core)
+    serving, manifest = pb.ServingContract(), execution.ExecutionManifest()
+    serving.CopyFrom(core.contract)
+    manifest.CopyFrom(contents.manifest)
+    edit(serving, manifest)
+    contract = PreparedContract.from_core(serving, manifest)
+    return ModelRuntime.load(core, contract, manifest, device, RuntimeOptions(N_PAGES))
+
+
+def without_access(serving: pb.ServingContract, view: str) -> None:
+    for graph in serving.model.graphs:
+        if graph.operation == execution.OPERATION_DECODE:
+            graph.accesses.remove(next(access for access in graph.accesses if access.view == view))
+
+
+@pytest.mark.parametrize("view", ["requests", "sampling", "page_table", "histogram"])
+def test_a_program_that_touches_undeclared_state_is_not_loaded(core: Core, device: Device, view: str) -> None:
+    """CON-10: the error names the graph, the node and the buffer."""
+    with pytest.raises(ContractError, match=f"of buffer {view!r}, field 'accesses' declares no such"):
+        load(core, device, lambda serving, manifest: without_access(serving, view))
+
+
+def tuned(serving: pb.ServingContract, manifest: execution.ExecutionManifest) -> None:
+    """A buffer that a start-up program fills with sevens, and that the first graph asks for."""
+    buffer = manifest.buffers.add(
+        id=len(manifest.buffers), name="tuned", kind=execution.BUFFER_KIND_STATE, nbytes=64, producer="tune"
+    )
+    program = manifest.tuning_programs.add(name="tune", operation=execution.OPERATION_TUNE)
+    program.nodes.add(fill=execution.FillNode(destination=buffer.id, value=7, nbytes=64))
+    serving.model.graphs[0].tuned_bindings.add(buffer=buffer.id, producer="tune")
+
+
+def test_tuning_has_run_when_a_core_is_loaded(core: Core, device: Device) -> None:
+    """CON-8: producers run before their dependents are exposed."""
+    with load(core, device, tuned) as runtime:
+        address = runtime._buffers[-1].address
+        assert device.download(address, 64).tobytes() == bytes([7]) * 64
+
+
+def test_a_core_of_several_ranks_is_not_loaded_on_one(core: Core, device: Device) -> None:
+    """RT-7: an inconsistent start fails with a message that names it."""
+    with pytest.raises(ContractError, match="prepared for 2 ranks"):
+        load(core, device, lambda serving, manifest: manifest.ranks.extend(map(rank, range(2))))
+
+
+def rank(number: int) -> execution.RankSection:
+    return execution.RankSection(rank=number)
