@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 import numpy as np
 import pytest
 
-from helios.contract.enums import ElementType, Indexing, Operation, ValueSource
+from helios.contract.enums import ElementType, ImageLayout, Indexing, Operation, ValueSource
 from helios.contract.prepared import Binding, Destination, Graph
 from helios.contract.schema import contract_pb2 as pb
 from helios.contract.schema import execution_pb2 as execution
-from helios.contract.sources import SHAPES, Geometry, SourceShape, mismatches
+from helios.contract.sources import IMAGE_TENSORS, SHAPES, Geometry, SourceShape, mismatches
 from helios.packing.packer import Packer
+from helios.packing.values import Values
 
 BATCH, DRAFTS, WIDTH, PACKED = 4, 2, 3, 8
 N_REQUEST_SLOTS, VOCABULARY, PAGE_TOKENS = 6, 70, 4
@@ -28,17 +30,41 @@ PROGRAM = execution.Program(
     token_capacity=WIDTH,
     packed_token_capacity=PACKED,
 )
-MODEL = pb.ModelContract(vocabulary=VOCABULARY, cache=pb.CacheContract(page_tokens=PAGE_TOKENS))
+MODEL = pb.ModelContract(
+    vocabulary=VOCABULARY,
+    cache=pb.CacheContract(page_tokens=PAGE_TOKENS),
+    frontend=pb.FrontendContract(image_layout=pb.IMAGE_LAYOUT_AXES, image_tokens=pb.ImageTokens(patch_pixels=2)),
+)
 MANIFEST = execution.ExecutionManifest(request_slots=N_REQUEST_SLOTS)
 GEOMETRY = Geometry.of(MODEL, MANIFEST, PROGRAM)
 WITHOUT_VALUES = (ValueSource.CONSTANT, ValueSource.INACTIVE_PADDING)
 
 
-def allowed() -> Iterator[tuple[ValueSource, Indexing, ElementType]]:
-    for source, shape in SHAPES.items():
+@dataclass(frozen=True)
+class Pair:
+    """An allowed source and indexing, and an element type that the source may be stored as."""
+
+    source: ValueSource
+    image_tensor: str
+    shape: SourceShape
+    indexing: Indexing
+    element_type: ElementType
+
+    @property
+    def key(self) -> ValueSource | str:
+        return self.image_tensor or self.source
+
+    def __str__(self) -> str:
+        return f"{self.image_tensor or self.source.name}-{self.indexing.name}-{self.element_type.name}"
+
+
+def allowed() -> Iterator[Pair]:
+    shapes = [(source, "", shape) for source, shape in SHAPES.items()]
+    shapes += [(ValueSource.IMAGE_TENSOR, *entry) for entry in IMAGE_TENSORS[ImageLayout.AXES].items()]
+    for source, image_tensor, shape in shapes:
         for indexing in shape.indexings:
             for element_type in shape.element_types:
-                yield source, indexing, element_type
+                yield Pair(source, image_tensor, shape, indexing, element_type)
 
 
 def destination_of(shape: SourceShape, indexing: Indexing, element_type: ElementType) -> Destination:
@@ -87,23 +113,25 @@ def expected_rows(
     return rows
 
 
-@pytest.mark.parametrize(("source", "indexing", "element_type"), list(allowed()), ids=lambda value: value.name)
-def test_a_source_is_packed_as_its_indexing_says(
-    source: ValueSource, indexing: Indexing, element_type: ElementType
-) -> None:
+@pytest.mark.parametrize("pair", list(allowed()), ids=str)
+def test_a_source_is_packed_as_its_indexing_says(pair: Pair) -> None:
     """CON-6, CON-7: values, offset and padding land in the rows that the indexing names, and only these are transferred."""
-    destination = destination_of(SHAPES[source], indexing, element_type)
+    source, indexing, element_type = pair.source, pair.indexing, pair.element_type
+    destination = destination_of(pair.shape, indexing, element_type)
     offset = OFFSET if element_type.is_integer else 0
     constant = CONSTANT if source is ValueSource.CONSTANT else 0
-    check_accepted(source, indexing, destination)
+    check_accepted(pair, destination)
     staging = np.full(BEFORE + destination.nbytes + BEHIND, STALE, np.uint8)
     n_rows = number_of_values(source, indexing)
     supplied = make_values(source, n_rows, destination.nbytes // 4 // destination.n_indices)
-    values = {ValueSource.SLOT: np.array(SLOTS, np.int32), ValueSource.LIVE_ROW_COUNT: np.array([len(SLOTS)], np.int32)}
+    values: Values = {
+        ValueSource.SLOT: np.array(SLOTS, np.int32),
+        ValueSource.LIVE_ROW_COUNT: np.array([len(SLOTS)], np.int32),
+    }
     if source not in WITHOUT_VALUES:
-        values[source] = supplied
+        values[pair.key] = supplied
 
-    binding = Binding("place", source, indexing, offset, PADDING, constant, "")
+    binding = Binding("place", source, indexing, offset, PADDING, constant, pair.image_tensor)
     graph = Graph("spec", 0, Operation.SPECULATIVE, BATCH, DRAFTS, WIDTH, PACKED, (binding,), (), None, None, 1)
     spans = Packer(graph, {"place": destination}, {BUFFER: staging}).pack(values)
 
@@ -119,9 +147,17 @@ def test_a_source_is_packed_as_its_indexing_says(
     assert {span.buffer_id for span in spans} == {BUFFER}
 
 
-def check_accepted(source: ValueSource, indexing: Indexing, destination: Destination) -> None:
+def test_every_source_is_tested() -> None:
+    """CON-6: a source that the contract knows can be packed."""
+    assert {pair.source for pair in allowed()} == set(ValueSource)
+    assert {pair.image_tensor for pair in allowed()} == {"", *(n for names in IMAGE_TENSORS.values() for n in names)}
+
+
+def check_accepted(pair: Pair, destination: Destination) -> None:
     """The contract's own rule takes the destination, so what is tested here is what can be served."""
-    binding = pb.ValueBinding(destination="place", source=source, indexing=indexing)
+    binding = pb.ValueBinding(
+        destination="place", source=pair.source, indexing=pair.indexing, image_tensor=pair.image_tensor
+    )
     message = execution.Destination(
         name="place",
         buffer=BUFFER,
