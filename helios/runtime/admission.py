@@ -21,15 +21,18 @@ def admission_values(admissions: Sequence[Admission], vocabulary: int) -> staged
     """Values of an INITIALIZE submission; row i of each array is admission i."""
     n_lanes = len(admissions)
     zeros = np.zeros(n_lanes, np.int32)
+    rows = np.concatenate([_sampling_row(a) for a in admissions])
+    is_eos = np.arange(staged.MAX_EOS) < rows["n_eos"][:, np.newaxis]
     values: staged.Values = {
         ValueSource.LIVE_ROW_COUNT: np.array([n_lanes], np.int32),
         ValueSource.SLOT: np.array([a.slot for a in admissions], np.int32),
         ValueSource.GENERATION: np.array([a.generation for a in admissions], np.int32),
         ValueSource.PROMPT_POSITION: zeros,
         ValueSource.CONSUMED_ENDPOINT: zeros,
-        ValueSource.SAMPLING_ROW: np.concatenate([_sampling_row(a) for a in admissions])
-        .view(np.uint32)
-        .reshape(n_lanes, -1),
+        ValueSource.SAMPLING_ROW: rows.view(np.uint32).reshape(n_lanes, -1),
+        ValueSource.SEED_BITS: rows["seed"],
+        ValueSource.OUTPUT_LIMIT: rows["output_limit"],
+        ValueSource.EOS_TOKENS: np.where(is_eos, rows["eos"], np.int32(-1)),
     }
     requests = [a.sequence.request for a in admissions]
     if any(r.sampling.logit_bias for r in requests):

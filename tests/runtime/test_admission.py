@@ -31,3 +31,13 @@ def test_plain_admissions_stage_neither_biases_nor_histograms() -> None:
     values = admission_values([admission(0), admission(1)], vocabulary=10)
     assert ValueSource.LOGIT_BIAS not in values
     assert ValueSource.PROMPT_HISTOGRAM not in values
+
+
+def test_seed_limit_and_ends_are_staged_beside_the_sampling_row() -> None:
+    """CON-6: a program may bind them alone; ids behind the last end are -1."""
+    request = GenerationRequest((1,), 9, eos_tokens=(2, 0), sampling=SamplingParameters(seed=(5 << 32) + 7))
+    values = admission_values([Admission(Sequence(0, 0, request, 9), 0, 1), admission(1)], vocabulary=10)
+    assert values[ValueSource.SEED_BITS][0].tolist() == [7, 5]
+    assert values[ValueSource.OUTPUT_LIMIT].tolist() == [9, 4]
+    assert values[ValueSource.EOS_TOKENS].tolist() == [[2, 0] + [-1] * 14, [-1] * 16]
+    assert {values[source].shape for source in (ValueSource.SEED_BITS, ValueSource.EOS_TOKENS)} == {(2, 2), (2, 16)}
