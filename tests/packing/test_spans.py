@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from helios.contract.enums import ElementType, Indexing, Operation, ValueSource
 from helios.contract.prepared import Binding, Destination, Graph
@@ -135,3 +137,24 @@ def test_padding_beyond_the_destination_is_refused_at_start_up() -> None:
     """CON-9: extents are resolved once."""
     with pytest.raises(ContractError, match="has 3 rows, 4 are padded"):
         Packer(graph_of(bind(SLOT, Indexing.SUBMISSION_ROW)), lay_out((SLOT, 3)), {1: np.zeros(64, np.uint8)})
+
+
+@given(st.lists(st.dictionaries(st.sampled_from([SLOT, TOKENS, LENGTH]), st.integers(0, LANES)), max_size=12))
+def test_two_frames_never_overwrite_what_a_round_leaves_out(rounds: list[dict[ValueSource, int]]) -> None:
+    """CON-7: an omitted transfer retains device bytes, although the other frame's staging still holds older numbers there."""
+    places = lay_out((SLOT, LANES), (TOKENS, LANES), (LENGTH, LANES))
+    graph = graph_of(bind(SLOT), bind(TOKENS, Indexing.PACKED_TOKEN), bind(LENGTH))
+    staging = [np.zeros(48, np.uint8) for _ in range(2)]
+    packers = [Packer(graph, places, {1: memory}) for memory in staging]
+    device = np.full(48, 0xDD, np.uint8)
+    for number, counts in enumerate(rounds):
+        before = device.view(np.int32).reshape(3, LANES).copy()
+        values = {source: np.arange(n, dtype=np.int32) + 100 * (number + 1) for source, n in counts.items()}
+        for span in packers[number % 2].pack({**values}):
+            device[span.start : span.end] = staging[number % 2][span.start : span.end]
+        after = device.view(np.int32).reshape(3, LANES)
+        for row, source in enumerate((SLOT, TOKENS, LENGTH)):
+            n_supplied = counts.get(source, 0)
+            assert after[row, :n_supplied].tolist() == values.get(source, np.empty(0)).tolist()
+            if not n_supplied:
+                assert after[row].tolist() == before[row].tolist()
