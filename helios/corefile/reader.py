@@ -93,6 +93,10 @@ class Core:
         """The core's own file and all that is stored elsewhere."""
         return self._file.size_bytes + sum(place.nbytes for place in self._places.values() if not place.is_own)
 
+    def place(self, id_: str) -> Place:
+        """Where the stored bytes of a resource or tensor are."""
+        return self._places[id_]
+
     def resource(self, kind: core_pb2.ResourceKind) -> bytes | None:
         """The decoded bytes of the resource of this kind; None when the core has none."""
         for resource in self.index.resources:

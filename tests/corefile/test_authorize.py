@@ -21,8 +21,9 @@ from helios.corefile.keys import (
     public_bytes,
 )
 from helios.corefile.reader import open_core
+from helios.corefile.writer import Container
 from helios.errors import ArtifactError, MissingFileError, TrustError
-from tests.corefile.sample_core import KEY, OTHER_KEY, sample_core
+from tests.corefile.sample_core import CONTAINERS, KEY, OTHER_KEY, sample_core
 
 
 def accept(path: Path, acceptance: str | None, directory: Path) -> Acceptance:
@@ -40,6 +41,19 @@ def test_the_exact_namespace_is_accepted_and_recorded(tmp_path: Path) -> None:
         "key_fingerprint": fingerprint(public_bytes(KEY)),
         "model_license": "Apache-2.0",
     }
+
+
+@pytest.mark.parametrize("container", CONTAINERS.values(), ids=CONTAINERS)
+def test_every_container_is_accepted_by_its_exact_namespace_alone(tmp_path: Path, container: Container) -> None:
+    """CORE-6: another key, another namespace, a prefix: each is refused, whatever the container."""
+    path = sample_core(tmp_path / "a.core", container=container)
+    for wrong in (None, "example", "example.org.uk", "other.org"):
+        with pytest.raises(TrustError, match="is published by"):
+            accept(path, wrong, tmp_path)
+    accept(path, "example.org", tmp_path)
+    impostor = sample_core(tmp_path / "b.core", OTHER_KEY, container=container)
+    with pytest.raises(TrustError, match="was accepted with the key"):
+        accept(impostor, "example.org", tmp_path)
 
 
 @pytest.mark.parametrize("acceptance", [None, "", "example", "example.or", "example.org ", "Example.org", "*", "local"])

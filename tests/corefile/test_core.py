@@ -419,12 +419,3 @@ def test_weights_and_tensors_agree(tmp_path: Path, tensors: list[sample.TensorSo
         pytest.raises(ContractError, match=says),
     ):
         read_contents(core)
-
-
-@pytest.mark.parametrize("manifest", [{}, {"version": "999"}, {"source": "x", "unheard-of": "y" * 1000}])
-def test_the_rebuild_manifest_changes_nothing(tmp_path: Path, manifest: dict[str, str]) -> None:
-    """CORE-8: absent, different or unknown, it never selects serving behaviour."""
-    with open_core(sample_core(tmp_path / "a.core")) as core:
-        expected = read_contents(core)
-    with open_core(sample_core(tmp_path / "b.core", rebuild_manifest=manifest)) as core:
-        assert read_contents(core) == expected
