@@ -13,6 +13,7 @@ from helios.contract.schema import execution_pb2 as execution
 from helios.contract.sources import Geometry, mismatches
 
 REQUIRED_OPERATIONS = (execution.OPERATION_INITIALIZE, execution.OPERATION_PREFILL, execution.OPERATION_DECODE)
+TOKEN_NBYTES = 4  # int32
 _CONSUMERS = (execution.OPERATION_DECODE, execution.OPERATION_MIXED, execution.OPERATION_SPECULATIVE)
 # Operations that produce the pending token of a lane.
 _PRODUCERS = (
@@ -177,8 +178,11 @@ def pending_token(subject: Subject) -> Violations:
             sources = [b.source for b in graph.bindings if b.destination == graph.pending_destination]
             if sources != [contract.VALUE_SOURCE_COMPLETED_PENDING_TOKEN]:
                 yield f"{where}, field 'pending_destination' is {graph.pending_destination!r}, not bound to that token"
-        elif graph.pending_view not in subject.views:
+        elif (view := subject.views.get(graph.pending_view)) is None:
             yield f"{where}, field 'pending_view' names {graph.pending_view!r}, which is no state view"
+        elif view.rows < subject.manifest.request_slots or view.row_nbytes < TOKEN_NBYTES:
+            says = f"{view.rows:,} rows of {view.row_nbytes:,} bytes"
+            yield f"{where}, field 'pending_view' names {graph.pending_view!r}, which has {says}"
 
 
 @rule("pending-accesses", "who consumes a device-owned token reads its view, and who produces it writes it (CON-10)")

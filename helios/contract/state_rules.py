@@ -16,7 +16,7 @@ from helios.contract.schema import contract_pb2 as contract
 from helios.contract.schema import execution_pb2 as execution
 
 MAX_VIEWS = 256
-MAX_VIEW_ROWS = 1 << 20  # over all views
+MAX_VIEW_ROWS = 1 << 18  # over all views
 
 
 @rule("view-names", "accesses find their view by name")
@@ -55,11 +55,20 @@ def view_overlap(subject: Subject) -> Violations:
     for view in subject.model.state_views:
         by_buffer[view.buffer].append(view)
     for views in by_buffer.values():
-        level = views
-        while level:
-            whole = [view for view in level if not any(_is_part(view, other) for other in level)]
-            yield from _shared_bytes(whole)
-            level = [view for view in level if view not in whole]
+        for level in _levels(views):
+            yield from _shared_bytes(level)
+
+
+def _levels(views: list[contract.StateView]) -> list[list[contract.StateView]]:
+    """The views that are part of no other, then those that are part of these alone, and so on."""
+    depths: list[int] = []
+    largest_first = sorted(views, key=lambda view: -view.row_nbytes)
+    levels: dict[int, list[contract.StateView]] = defaultdict(list)
+    for view in largest_first:
+        wholes = (depth for other, depth in zip(largest_first, depths, strict=False) if _is_part(view, other))
+        depths.append(1 + max(wholes, default=-1))
+        levels[depths[-1]].append(view)
+    return list(levels.values())
 
 
 def _is_part(part: contract.StateView, whole: contract.StateView) -> bool:

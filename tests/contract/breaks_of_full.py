@@ -217,6 +217,11 @@ BREAKS: list[tuple[str, str, Edit]] = [
         "no graph has 'state_rows_per_request'",
         lambda s, m: [put(graph_, state_rows_per_request=0) for graph_ in s.model.graphs],
     ),
+    (
+        "pending-token",
+        "'cursor', which has 3 rows of 4",
+        lambda s, m: (put(s.model.state_views[3], rows=3), put(graph(s, DECODE), pending_view="cursor")),
+    ),
     # speculation
     (
         "program-extents",

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import time
+import tracemalloc
+from collections.abc import Callable
 
 import hypothesis
 import hypothesis.strategies as st
+import pytest
 from google.protobuf.descriptor import FieldDescriptor
 from google.protobuf.message import Message
 
@@ -165,3 +169,41 @@ def test_changed_json_is_refused_or_right(data: st.DataObject) -> None:
         serving = decode_json(contract_pb2.ServingContract, texts[0])
         manifest = decode_json(execution_pb2.ExecutionManifest, texts[1])
         check_promises(PreparedContract.from_core(serving, manifest))
+
+
+def nested_views(serving: contract_pb2.ServingContract, manifest: execution_pb2.ExecutionManifest) -> None:
+    """As many views as are allowed, each a part of the one before."""
+    manifest.buffers.add(id=len(manifest.buffers), name="deep", kind=execution_pb2.BUFFER_KIND_STATE, nbytes=1024)
+    for depth in range(250):
+        serving.model.state_views.add(name=f"v{depth}", buffer=8, row_stride=512, row_nbytes=512 - depth, rows=2)
+
+
+def many_rows(serving: contract_pb2.ServingContract, manifest: execution_pb2.ExecutionManifest) -> None:
+    """Views of so many rows that to look at them would cost memory."""
+    manifest.buffers.add(id=len(manifest.buffers), name="wide", kind=execution_pb2.BUFFER_KIND_STATE, nbytes=1 << 32)
+    serving.model.state_views.add(name="wide", buffer=8, row_stride=1, row_nbytes=1, rows=(1 << 32) - 1)
+
+
+def many_graphs(serving: contract_pb2.ServingContract, manifest: execution_pb2.ExecutionManifest) -> None:
+    for _ in range(20_000):
+        serving.model.graphs.add(program="x", operation=execution_pb2.OPERATION_DECODE)
+
+
+def many_dependencies(serving: contract_pb2.ServingContract, manifest: execution_pb2.ExecutionManifest) -> None:
+    for _ in range(1000):
+        manifest.programs[0].nodes.add(depends_on=range(1000), fill=execution_pb2.FillNode())
+
+
+@pytest.mark.parametrize("attack", [nested_views, many_rows, many_graphs, many_dependencies])
+def test_a_large_contract_costs_little(attack: Callable[..., None]) -> None:
+    """Every corruption is refused, or accepted, within a second and 64 MB."""
+    serving, manifest = sample_contract(), sample_manifest()
+    attack(serving, manifest)
+    tracemalloc.start()
+    started_s = time.process_time()
+    with contextlib.suppress(ContractError):
+        PreparedContract.from_core(serving, manifest)
+    seconds, (_, peak_bytes) = time.process_time() - started_s, tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak_bytes < 64 << 20
+    assert seconds < 10, "a second without tracing, on a machine that does other things too"
