@@ -4,11 +4,12 @@
 //
 // A quad is a vector of 4 consecutive inputs for each row; it meets 4 activations broadcast to all rows, and no sum
 // crosses lanes.
-//   AVX-512  vpdpbusd adds 4 products to each int32 lane; the activations come as an embedded broadcast from memory
+//   AVX-512  vpdpbusd adds 4 products to each int32 lane; the activations are broadcast from memory
 //   AVX2     vpmaddubsw, 4 of them summed in int16 (at most 4*2*15*128 = 15360 < 32768), then vpmaddwd by 1
-//   other    plain loops
+//   other    short_block.h
 #pragma once
 #include "linear_blocks.h"
+#include "short_block.h"
 
 namespace helios {
 
@@ -47,17 +48,18 @@ struct Nibbles<F8> {
 
 template <>
 struct NibbleProducts<F8> {
-  __m256i half[2];
-  HELIOS_INLINE NibbleProducts(const Nibbles<F8>& w, const int8_t* q) : half{} {
+  __m256i sums[2];
+  HELIOS_INLINE NibbleProducts(const Nibbles<F8>& w, const int8_t* q)
+      : sums{half_sum(w, q, 0), half_sum(w, q, kHalfQuads)} {}
+  static HELIOS_INLINE __m256i half_sum(const Nibbles<F8>& w, const int8_t* q, int first) {
+    __m256i sum = _mm256_setzero_si256();
     HELIOS_UNROLL
-    for (int j = 0; j < kHalfQuads; j++)
-      for (int h = 0; h < 2; h++) {
-        const int i = h * kHalfQuads + j;
-        half[h] = _mm256_dpbusd_epi32(half[h], w.quad[i], _mm256_set1_epi32(quad_bits(q + 4 * i)));
-      }
+    for (int j = first; j < first + kHalfQuads; j++)
+      sum = _mm256_dpbusd_epi32(sum, w.quad[j], _mm256_set1_epi32(quad_bits(q + 4 * j)));
+    return sum;
   }
-  HELIOS_INLINE F8 lower() const { return to_float((I8)half[0]); }
-  HELIOS_INLINE F8 upper() const { return to_float((I8)half[1]); }
+  HELIOS_INLINE F8 lower() const { return to_float((I8)sums[0]); }
+  HELIOS_INLINE F8 upper() const { return to_float((I8)sums[1]); }
 };
 
 template <>
@@ -80,37 +82,36 @@ struct Nibbles<F16> {
 
 template <>
 struct NibbleProducts<F16> {
-  __m512i half[2];
-  HELIOS_INLINE NibbleProducts(const Nibbles<F16>& w, const int8_t* q) : half{} {
+  __m512i sums[2];
+  HELIOS_INLINE NibbleProducts(const Nibbles<F16>& w, const int8_t* q)
+      : sums{half_sum(w, q, 0), half_sum(w, q, kHalfQuads)} {}
+  static HELIOS_INLINE __m512i half_sum(const Nibbles<F16>& w, const int8_t* q, int first) {
+    __m512i sum = _mm512_setzero_si512();
     HELIOS_UNROLL
-    for (int j = 0; j < kHalfQuads; j++)
-      for (int h = 0; h < 2; h++) {
-        const int i = h * kHalfQuads + j;
-        half[h] = _mm512_dpbusd_epi32(half[h], w.quad[i], _mm512_set1_epi32(quad_bits(q + 4 * i)));
-      }
+    for (int j = first; j < first + kHalfQuads; j++)
+      sum = _mm512_dpbusd_epi32(sum, w.quad[j], _mm512_set1_epi32(quad_bits(q + 4 * j)));
+    return sum;
   }
-  HELIOS_INLINE F16 lower() const { return to_float((I16)half[0]); }
-  HELIOS_INLINE F16 upper() const { return to_float((I16)half[1]); }
+  HELIOS_INLINE F16 lower() const { return to_float((I16)sums[0]); }
+  HELIOS_INLINE F16 upper() const { return to_float((I16)sums[1]); }
 };
 
 #elif defined(HELIOS_AVX2)
 
 template <>
 struct NibbleProducts<F8> {
-  __m256i half[2];
-  HELIOS_INLINE NibbleProducts(const Nibbles<F8>& w, const int8_t* q) {
-    half[0] = _mm256_maddubs_epi16(w.quad[0], quad_at(q));
-    half[1] = _mm256_maddubs_epi16(w.quad[kHalfQuads], quad_at(q + kHalfBlock));
-    HELIOS_FENCE(half[0]);
-    HELIOS_FENCE(half[1]);
+  __m256i sums[2];  // of pairs, int16
+  HELIOS_INLINE NibbleProducts(const Nibbles<F8>& w, const int8_t* q)
+      : sums{half_sum(w, q, 0), half_sum(w, q, kHalfQuads)} {}
+  static HELIOS_INLINE __m256i half_sum(const Nibbles<F8>& w, const int8_t* q, int first) {
+    __m256i sum = _mm256_maddubs_epi16(w.quad[first], quad_at(q + 4 * first));
+    HELIOS_FENCE(sum);
     HELIOS_UNROLL
-    for (int j = 1; j < kHalfQuads; j++) {
-      half[0] = _mm256_add_epi16(half[0], _mm256_maddubs_epi16(w.quad[j], quad_at(q + 4 * j)));
-      HELIOS_FENCE(half[0]);
-      half[1] =
-          _mm256_add_epi16(half[1], _mm256_maddubs_epi16(w.quad[kHalfQuads + j], quad_at(q + kHalfBlock + 4 * j)));
-      HELIOS_FENCE(half[1]);
+    for (int j = first + 1; j < first + kHalfQuads; j++) {
+      sum = _mm256_add_epi16(sum, _mm256_maddubs_epi16(w.quad[j], quad_at(q + 4 * j)));
+      HELIOS_FENCE(sum);
     }
+    return sum;
   }
   static HELIOS_INLINE __m256i quad_at(const int8_t* q) {
     return _mm256_castps_si256(_mm256_broadcast_ss((const float*)q));
@@ -118,15 +119,14 @@ struct NibbleProducts<F8> {
   static HELIOS_INLINE F8 pairs_to_float(__m256i pairs) {
     return to_float((I8)_mm256_madd_epi16(pairs, _mm256_set1_epi16(1)));
   }
-  HELIOS_INLINE F8 lower() const { return pairs_to_float(half[0]); }
-  HELIOS_INLINE F8 upper() const { return pairs_to_float(half[1]); }
+  HELIOS_INLINE F8 lower() const { return pairs_to_float(sums[0]); }
+  HELIOS_INLINE F8 upper() const { return pairs_to_float(sums[1]); }
 };
 
 #else
 
 template <>
-struct Nibbles<F8> {
-  uint8_t quad[kQuads][32];
+struct Nibbles<F8> : ShortWeights {
   Nibbles(const uint8_t* w, int64_t) {
     for (int j = 0; j < 4; j++)
       for (int i = 0; i < 32; i++) {
@@ -134,19 +134,10 @@ struct Nibbles<F8> {
         quad[2 * j + 1][i] = w[32 * j + i] >> 4;
       }
   }
-  void keep_in_registers() {}
 };
-
 template <>
-struct NibbleProducts<F8> {
-  int32_t half[2][kGroup] = {};
-  NibbleProducts(const Nibbles<F8>& w, const int8_t* q) {
-    for (int j = 0; j < kQuads; j++)
-      for (int r = 0; r < kGroup; r++)
-        for (int c = 0; c < 4; c++) half[j / kHalfQuads][r] += w.quad[j][4 * r + c] * q[4 * j + c];
-  }
-  F8 lower() const { return to_float(load<I8>(half[0])); }
-  F8 upper() const { return to_float(load<I8>(half[1])); }
+struct NibbleProducts<F8> : ShortProducts {
+  using ShortProducts::ShortProducts;
 };
 
 #endif

@@ -3,12 +3,12 @@
 //
 // Both sides are signed, the instructions want unsigned times signed:
 //   AVX-512  (a + 128) unsigned times w, starting from -128 * sum(w), which is the same for all tokens
-//   AVX2     |w| times sign(a, w); a pair is at most 2*128*127 = 32512, no second one fits int16, so vpmaddwd by 1 and
-//   vpaddd other    plain loops
-// (AVX2: a weight of -128 has |w| = 128, right as unsigned; activations are never -128, which vpsignb could not
-// negate.)
+//   AVX2     |w| times sign(a, w); a pair is at most 2*128*127 = 32512, no second one fits int16: vpmaddwd by 1, vpaddd
+//   other    short_block.h
+// (AVX2: a weight of -128 has |w| = 128, right as unsigned; an activation is never -128, which vpsignb could not negate.)
 #pragma once
 #include "linear_blocks.h"
+#include "short_block.h"
 
 namespace helios {
 
@@ -52,18 +52,20 @@ struct UnsignedBlock {
 
 template <>
 struct ByteProducts<F8> {
-  __m256i half[2];
-  HELIOS_INLINE ByteProducts(const Bytes<F8>& w, const int8_t* q) : half{w.start[0], w.start[1]} {
+  __m256i sums[2];
+  HELIOS_INLINE ByteProducts(const Bytes<F8>& w, const int8_t* q) {
     const UnsignedBlock u(q);
-    HELIOS_UNROLL
-    for (int j = 0; j < kHalfQuads; j++)
-      for (int h = 0; h < 2; h++) {
-        const int i = h * kHalfQuads + j;
-        half[h] = _mm256_dpbusd_epi32(half[h], _mm256_set1_epi32(quad_bits(u.q + 4 * i)), w.quad[i]);
-      }
+    sums[0] = half_sum(w, u, w.start[0], 0);
+    sums[1] = half_sum(w, u, w.start[1], kHalfQuads);
   }
-  HELIOS_INLINE F8 lower() const { return to_float((I8)half[0]); }
-  HELIOS_INLINE F8 upper() const { return to_float((I8)half[1]); }
+  static HELIOS_INLINE __m256i half_sum(const Bytes<F8>& w, const UnsignedBlock& u, __m256i sum, int first) {
+    HELIOS_UNROLL
+    for (int j = first; j < first + kHalfQuads; j++)
+      sum = _mm256_dpbusd_epi32(sum, _mm256_set1_epi32(quad_bits(u.q + 4 * j)), w.quad[j]);
+    return sum;
+  }
+  HELIOS_INLINE F8 lower() const { return to_float((I8)sums[0]); }
+  HELIOS_INLINE F8 upper() const { return to_float((I8)sums[1]); }
 };
 
 template <>
@@ -87,18 +89,20 @@ struct Bytes<F16> {
 
 template <>
 struct ByteProducts<F16> {
-  __m512i half[2];
-  HELIOS_INLINE ByteProducts(const Bytes<F16>& w, const int8_t* q) : half{w.start[0], w.start[1]} {
+  __m512i sums[2];
+  HELIOS_INLINE ByteProducts(const Bytes<F16>& w, const int8_t* q) {
     const UnsignedBlock u(q);
-    HELIOS_UNROLL
-    for (int j = 0; j < kHalfQuads; j++)
-      for (int h = 0; h < 2; h++) {
-        const int i = h * kHalfQuads + j;
-        half[h] = _mm512_dpbusd_epi32(half[h], _mm512_set1_epi32(quad_bits(u.q + 4 * i)), w.quad[i]);
-      }
+    sums[0] = half_sum(w, u, w.start[0], 0);
+    sums[1] = half_sum(w, u, w.start[1], kHalfQuads);
   }
-  HELIOS_INLINE F16 lower() const { return to_float((I16)half[0]); }
-  HELIOS_INLINE F16 upper() const { return to_float((I16)half[1]); }
+  static HELIOS_INLINE __m512i half_sum(const Bytes<F16>& w, const UnsignedBlock& u, __m512i sum, int first) {
+    HELIOS_UNROLL
+    for (int j = first; j < first + kHalfQuads; j++)
+      sum = _mm512_dpbusd_epi32(sum, _mm512_set1_epi32(quad_bits(u.q + 4 * j)), w.quad[j]);
+    return sum;
+  }
+  HELIOS_INLINE F16 lower() const { return to_float((I16)sums[0]); }
+  HELIOS_INLINE F16 upper() const { return to_float((I16)sums[1]); }
 };
 
 #elif defined(HELIOS_AVX2)
@@ -119,45 +123,39 @@ struct Bytes<F8> {
 
 template <>
 struct ByteProducts<F8> {
-  __m256i half[2];
+  __m256i sums[2];
   HELIOS_INLINE ByteProducts(const Bytes<F8>& w, const int8_t* q)
-      : half{products(w, q, 0), products(w, q, kHalfQuads)} {
+      : sums{half_sum(w, q, 0), half_sum(w, q, kHalfQuads)} {}
+  static HELIOS_INLINE __m256i half_sum(const Bytes<F8>& w, const int8_t* q, int first) {
+    __m256i sum = products(w, q, first);
     HELIOS_UNROLL
-    for (int j = 1; j < kHalfQuads; j++) {
-      half[0] = _mm256_add_epi32(half[0], products(w, q, j));
-      HELIOS_FENCE(half[0]);
-      half[1] = _mm256_add_epi32(half[1], products(w, q, kHalfQuads + j));
-      HELIOS_FENCE(half[1]);
+    for (int j = first + 1; j < first + kHalfQuads; j++) {
+      sum = _mm256_add_epi32(sum, products(w, q, j));
+      HELIOS_FENCE(sum);
     }
+    return sum;
   }
   static HELIOS_INLINE __m256i products(const Bytes<F8>& w, const int8_t* q, int j) {
     const __m256i quad = _mm256_castps_si256(_mm256_broadcast_ss((const float*)(q + 4 * j)));
     const __m256i a = _mm256_sign_epi8(quad, load<__m256i>(w.signed_quads + 32 * j));
     return _mm256_madd_epi16(_mm256_maddubs_epi16(w.magnitude[j], a), _mm256_set1_epi16(1));
   }
-  HELIOS_INLINE F8 lower() const { return to_float((I8)half[0]); }
-  HELIOS_INLINE F8 upper() const { return to_float((I8)half[1]); }
+  HELIOS_INLINE F8 lower() const { return to_float((I8)sums[0]); }
+  HELIOS_INLINE F8 upper() const { return to_float((I8)sums[1]); }
 };
 
 #else
 
 template <>
-struct Bytes<F8> {
-  const int8_t* quads;
-  Bytes(const uint8_t* w, int64_t) : quads((const int8_t*)w) {}
-  void keep_in_registers() {}
-};
-
-template <>
-struct ByteProducts<F8> {
-  int32_t half[2][kGroup] = {};
-  ByteProducts(const Bytes<F8>& w, const int8_t* q) {
+struct Bytes<F8> : ShortWeights {
+  Bytes(const uint8_t* w, int64_t) {
     for (int j = 0; j < kQuads; j++)
-      for (int r = 0; r < kGroup; r++)
-        for (int c = 0; c < 4; c++) half[j / kHalfQuads][r] += w.quads[32 * j + 4 * r + c] * q[4 * j + c];
+      for (int i = 0; i < 32; i++) quad[j][i] = int8_t(w[32 * j + i]);
   }
-  F8 lower() const { return to_float(load<I8>(half[0])); }
-  F8 upper() const { return to_float(load<I8>(half[1])); }
+};
+template <>
+struct ByteProducts<F8> : ShortProducts {
+  using ShortProducts::ShortProducts;
 };
 
 #endif
