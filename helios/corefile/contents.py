@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from helios.contract.enums import BufferKind
 from helios.contract.messages import decode_message
 from helios.contract.prepared import PreparedContract
 from helios.contract.schema import core_pb2, execution_pb2
@@ -37,17 +36,17 @@ def read_contents(core: Core) -> CoreContents:
 
 
 def check_weights(contract: PreparedContract, tensors: Iterable[core_pb2.TensorResource]) -> None:
-    """Every weight buffer is filled from a tensor of exactly its size, and no tensor is left over."""
+    """Every rank's weight buffers are filled from tensors of exactly their sizes, and no tensor is left over."""
     sizes = {tensor.id: tensor.nbytes for tensor in tensors}
     unused = set(sizes)
-    for buffer in contract.buffers:
-        if buffer.kind is not BufferKind.WEIGHT:
-            continue
-        if sizes.get(buffer.resource) != buffer.nbytes:
-            found = f"has {sizes[buffer.resource]:,} bytes" if buffer.resource in sizes else "is not stored"
-            raise ContractError(
-                f"buffer {buffer.name!r} of {buffer.nbytes:,} bytes is filled from {buffer.resource!r}, which {found}"
-            )
-        unused.discard(buffer.resource)
+    for resources in contract.rank_resources:
+        for buffer_id, resource in resources.items():
+            buffer = contract.buffers[buffer_id]
+            if sizes.get(resource) != buffer.nbytes:
+                found = f"has {sizes[resource]:,} bytes" if resource in sizes else "is not stored"
+                raise ContractError(
+                    f"buffer {buffer.name!r} of {buffer.nbytes:,} bytes is filled from {resource!r}, which {found}"
+                )
+            unused.discard(resource)
     if unused:
         raise ContractError(f"tensor {min(unused)!r} fills no buffer")

@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 import os
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -118,13 +118,14 @@ class Core:
                 return _whole((self._chunk(stored, i) for i in range(len(stored.hashes))), tensor.nbytes, what)
         raise CoreError(f"{self.path} has no tensor {id_!r}")
 
-    def stream_tensors(self) -> Iterator[TensorChunk]:
-        """The content of all tensors in order, verified on all processors a few chunks ahead of who takes it."""
+    def stream_tensors(self, ids: Container[str] | None = None) -> Iterator[TensorChunk]:
+        """The content of all tensors, or of those named, in order; verified on all processors a few chunks ahead of who
+        takes it."""
         n_threads = min(_MAX_READ_THREADS, os.cpu_count() or 1)
         pending: deque[Future[TensorChunk]] = deque()
         with ThreadPoolExecutor(n_threads, "helios-read") as pool:
             try:
-                for stored, id_, index in self._tensor_chunks():
+                for stored, id_, index in self._tensor_chunks(ids):
                     pending.append(pool.submit(self._tensor_chunk, stored, id_, index))
                     if len(pending) >= n_threads + _N_CHUNKS_AHEAD:
                         yield pending.popleft().result()
@@ -141,8 +142,10 @@ class Core:
             if progress:
                 progress(n_done, n_total)
 
-    def _tensor_chunks(self) -> Iterator[tuple[_Stored, str, int]]:
+    def _tensor_chunks(self, ids: Container[str] | None) -> Iterator[tuple[_Stored, str, int]]:
         for tensor in self.index.tensors:
+            if ids is not None and tensor.id not in ids:
+                continue
             stored = self._stored(tensor.id, tensor.nbytes, tensor.chunk_sha256, f"{self.path}: tensor {tensor.id!r}")
             for index in range(len(stored.hashes)):
                 yield stored, tensor.id, index

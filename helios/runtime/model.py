@@ -27,6 +27,7 @@ from helios.runtime.admission import admission_values
 from helios.runtime.frame import Frame
 from helios.runtime.record import Submitted
 from helios.runtime.round_values import RoundValues
+from helios.runtime.supply import check_supply
 from helios.scheduler.round import LaneCompletion, Round
 
 N_FRAMES = 2
@@ -67,6 +68,7 @@ class ModelRuntime:
         """Allocate every buffer, fill the weights, tune, instantiate every program. Raises ContractError or OutOfMemoryError."""
         if contract.n_ranks != 1:
             raise ContractError(f"the core was prepared for {contract.n_ranks} ranks, this server runs 1")
+        check_supply(contract)
         buffers: list[DeviceBuffer] = []
         runtime: ModelRuntime | None = None
         try:
@@ -198,13 +200,12 @@ def _fill_weights(
     progress: Callable[[int, int], None] | None,
 ) -> None:
     """Each chunk of the weights goes to its buffers as soon as it was verified: no second copy of them is made."""
-    weights = [buffer for buffer in contract.buffers if buffer.kind is BufferKind.WEIGHT]
     addresses: dict[str, list[int]] = defaultdict(list)
-    for buffer in weights:
-        addresses[buffer.resource].append(buffers[buffer.id].address)
-    n_total = sum(buffer.nbytes for buffer in weights)
-    n_done = 0
-    for chunk in core.stream_tensors():
+    n_total = n_done = 0
+    for buffer_id, resource in contract.rank_resources[0].items():
+        addresses[resource].append(buffers[buffer_id].address)
+        n_total += contract.buffers[buffer_id].nbytes
+    for chunk in core.stream_tensors(addresses):
         for address in addresses[chunk.id]:
             device.upload(address + chunk.offset, chunk.data)
             n_done += len(chunk.data)

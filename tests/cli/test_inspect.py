@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from helios.cli.main import main
-from tests.corefile.sample_core import sample_core
+from tests.corefile.sample_core import CONTAINERS, CORE_KEY, sample_core
 from tests.ignition.tiny_model import TinyModel, write_tiny
 
 
@@ -28,8 +28,30 @@ def test_a_core_is_shown_as_json(tmp_path: Path, capsys: pytest.CaptureFixture[s
     description = json.loads(capsys.readouterr().out)
     assert description["contract"]["served_id"] == "sample"
     assert [entry["packed_token_capacity"] for entry in description["programs"]] == [0, 32, 4, 32]
-    assert description["tensors"] == [{"id": "embedding", "layout": "f32.g8", "bytes": 5000}]
+    assert description["tensors"] == [{"id": "embedding", "layout": "f32.g8", "bytes": 5000, "place": "this file"}]
+    assert description["contract"]["cache"]["page_tokens"] == 16
+    assert description["contract"]["frontend"]["tool_syntax"] == "none"
+    assert description["programs"][2]["bindings"]
     assert description["rebuild_manifest"] == {"recipe": "sample", "source": "sample.gguf"}
+
+
+@pytest.mark.parametrize("name", CONTAINERS)
+def test_every_container_is_shown_as_a_tree(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    """CORE-1, CORE-2: contract, programs, buffers and sizes, whatever the container."""
+    monkeypatch.setenv("HELIOS_CORE_KEY", CORE_KEY.hex())
+    path = sample_core(tmp_path / "sample.core", container=CONTAINERS[name])
+    assert main(["inspect", str(path)]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    kind = {"payload": "payload core", "split": "payload core"}.get(name, "logical-resource core")
+    assert kind in lines[0]
+    tops = [line.removeprefix("├─ ").split("  ")[0] for line in lines if line.startswith("├─ ")]
+    assert tops[:5] == ["publisher", "licence", "made from", "target", "contract"]
+    assert [top.split(" ", 1)[1][:9] for top in tops[5:]] == ["programs ", "buffers", "resources"]
+    assert any(line.startswith("└─ 1 tensors") for line in lines)
+    where = str(tmp_path) if name.startswith("split") else "this file"
+    assert any(where in line and "tokenizer" in line for line in lines)
 
 
 def test_a_checkpoint_is_shown_both_ways(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -83,7 +83,7 @@ def test_what_is_unknown_is_described_as_such(tmp_path: Path) -> None:
 def test_nothing_that_serves_reads_them() -> None:
     """CORE-8: only `inspect` imports the module that looks inside, and nothing else names the fields."""
     importers = {label(path) for path, module in package_imports() if module == "helios.corefile.origin"}
-    assert importers == {"helios/cli/inspect.py"}
+    assert importers == {"helios/cli/core_description.py"}
     readers = set()
     for path in (ROOT / "helios").rglob("*.py"):
         names = {node.attr for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.Attribute)}
