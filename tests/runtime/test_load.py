@@ -88,3 +88,27 @@ def test_a_core_of_several_ranks_is_not_loaded_on_one(core: Core, device: Device
 
 def rank(number: int) -> execution.RankSection:
     return execution.RankSection(rank=number)
+
+
+def rebound(serving: pb.ServingContract, operation: int, destination: str, source: int) -> None:
+    for graph in serving.model.graphs:
+        for binding in graph.bindings:
+            if graph.operation == operation and binding.destination == destination:
+                binding.source = source
+
+
+@pytest.mark.parametrize(
+    ("operation", "destination", "source"),
+    [
+        (execution.OPERATION_DECODE, "lane_position", "CONSUMED_ENDPOINT"),
+        (execution.OPERATION_PREFILL, "prompt_tokens", "TOKEN_POSITION"),
+        (execution.OPERATION_INITIALIZE, "admission_lane_position", "QUERY_LENGTH"),
+    ],
+)
+def test_a_program_that_needs_a_value_that_no_one_makes_is_not_loaded(
+    core: Core, device: Device, operation: int, destination: str, source: str
+) -> None:
+    """RT-7: it would run on whatever its input held."""
+    number = pb.ValueSource.Value(f"VALUE_SOURCE_{source}")
+    with pytest.raises(ContractError, match=f"binding {destination!r}, field 'source' is {source}, which this server"):
+        load(core, device, lambda serving, manifest: rebound(serving, operation, destination, number))
