@@ -6,6 +6,7 @@ device. After `check_accesses`, no node reads or writes persistent bytes that th
 
 from __future__ import annotations
 
+import functools
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -86,7 +87,7 @@ class _Cover:
         by_buffer: dict[int, list[StateView]] = defaultdict(list)
         for view in views:
             by_buffer[view.buffer_id].append(view)
-        self._ranges = {buffer_id: _merged(group) for buffer_id, group in by_buffer.items()}
+        self._ranges = {buffer_id: _merged(tuple(group)) for buffer_id, group in by_buffer.items()}
 
     def holds(self, touch: Touch) -> bool:
         if touch.buffer_id not in self._ranges:
@@ -96,7 +97,8 @@ class _Cover:
         return index >= 0 and bool(touch.end <= ends[index])
 
 
-def _merged(views: Sequence[StateView]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+@functools.lru_cache(maxsize=16)  # the graphs of a model access much the same views
+def _merged(views: tuple[StateView, ...]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Starts and ends of the ranges that the views' rows make up together."""
     starts = np.concatenate([view.offset + np.arange(view.rows, dtype=np.int64) * view.row_stride for view in views])
     ends = starts + np.repeat([view.row_nbytes for view in views], [view.rows for view in views])

@@ -16,6 +16,7 @@ MAX_BUFFER_NBYTES = 1 << 40
 MAX_PAGE_NBYTES = 1 << 32
 MAX_ROWS = 1 << 20
 MAX_RANKS = 64
+MAX_PROGRAMS = 4096
 COMPLETION_HEADER_NBYTES = 32  # HeliosCompletionHeader and HeliosCompletionLane of kernels.h (ABI 6)
 COMPLETION_LANE_NBYTES = 224
 
@@ -65,6 +66,8 @@ def buffer_resources(subject: Subject) -> Violations:
 def program_names(subject: Subject) -> Violations:
     manifest = subject.manifest
     names = [program.name for program in (*manifest.programs, *manifest.tuning_programs)]
+    if len(names) > MAX_PROGRAMS:
+        yield f"{len(names):,} programs are captured, at most {MAX_PROGRAMS:,} are served"
     if "" in names:
         yield f"program {names.index('')}, field 'name' is empty"
     for name in repeated(names):

@@ -265,6 +265,11 @@ BREAKS: list[tuple[str, str, Edit]] = [
         lambda s, m: put(m.tuning_programs[0].nodes[0].fill, destination=CURSOR, nbytes=4),
     ),
     # manifest
+    (
+        "program-names",
+        "4,107 programs",
+        lambda s, m: m.programs.extend(execution.Program(operation=execution.OPERATION_DECODE) for _ in range(4097)),
+    ),
     ("ranks", "'rank' is 5", lambda s, m: put(m.ranks[1], rank=5)),
     ("ranks", "names no weight", lambda s, m: put(m.ranks[1].weights[0], buffer=sample.KV)),
     ("ranks", "'resource' is empty", lambda s, m: put(m.ranks[1].weights[0], resource="")),
