@@ -9,7 +9,9 @@
 //   other    short_block.h
 #pragma once
 #include "linear_blocks.h"
+#if !defined(HELIOS_AVX2)
 #include "short_block.h"
+#endif
 
 namespace helios {
 
@@ -127,11 +129,12 @@ struct NibbleProducts<F8> {
 
 template <>
 struct Nibbles<F8> : ShortWeights {
-  Nibbles(const uint8_t* w, int64_t) {
+  HELIOS_INLINE Nibbles(const uint8_t* w, int64_t) {
     for (int j = 0; j < 4; j++)
-      for (int i = 0; i < 32; i++) {
-        quad[2 * j][i] = w[32 * j + i] & 15;
-        quad[2 * j + 1][i] = w[32 * j + i] >> 4;
+      for (int i = 0; i < 32; i += 8) {
+        const S8 bytes = widen(load<B8>(w + 32 * j + i));
+        store(quad[2 * j] + i, bytes & 15);
+        store(quad[2 * j + 1] + i, bytes >> 4 & 15);
       }
   }
 };

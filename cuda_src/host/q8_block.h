@@ -8,7 +8,9 @@
 // (AVX2: a weight of -128 has |w| = 128, right as unsigned; an activation is never -128, which vpsignb could not negate.)
 #pragma once
 #include "linear_blocks.h"
+#if !defined(HELIOS_AVX2)
 #include "short_block.h"
+#endif
 
 namespace helios {
 
@@ -148,9 +150,9 @@ struct ByteProducts<F8> {
 
 template <>
 struct Bytes<F8> : ShortWeights {
-  Bytes(const uint8_t* w, int64_t) {
+  HELIOS_INLINE Bytes(const uint8_t* w, int64_t) {
     for (int j = 0; j < kQuads; j++)
-      for (int i = 0; i < 32; i++) quad[j][i] = int8_t(w[32 * j + i]);
+      for (int i = 0; i < 32; i += 8) store(quad[j] + i, widen(load<B8>(w + 32 * j + i)));
   }
 };
 template <>

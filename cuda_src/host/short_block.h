@@ -6,6 +6,7 @@
 namespace helios {
 
 typedef int16_t S8 __attribute__((vector_size(16)));
+typedef int8_t B8 __attribute__((vector_size(8)));
 
 // Four sums of neighbouring products.
 HELIOS_INLINE I4 add_pair_products(I4 sum, S8 a, S8 b) {
@@ -20,6 +21,8 @@ HELIOS_INLINE I4 add_pair_products(I4 sum, S8 a, S8 b) {
 #endif
 }
 
+HELIOS_INLINE I4 add_neighbours(I4 a, I4 b) { return I4{a[0], a[2], b[0], b[2]} + I4{a[1], a[3], b[1], b[3]}; }
+
 // Four bytes, widened, twice over.
 HELIOS_INLINE S8 widen_twice(const int8_t* q) {
 #if defined(__SSE2__)
@@ -32,6 +35,8 @@ HELIOS_INLINE S8 widen_twice(const int8_t* q) {
 #endif
 }
 
+HELIOS_INLINE S8 widen(B8 bytes) { return __builtin_convertvector(bytes, S8); }
+
 // quad[j][4*row + c]: input 4j + c of a row.
 struct ShortWeights {
   alignas(16) int16_t quad[kQuads][32];
@@ -39,27 +44,24 @@ struct ShortWeights {
 };
 
 struct ShortProducts {
-  I4 pairs[2][4] = {};  // of a half: rows 2v and 2v+1, two sums each
-  HELIOS_INLINE ShortProducts(const ShortWeights& w, const int8_t* q) {
+  F8 sums[2];
+  HELIOS_INLINE ShortProducts(const ShortWeights& w, const int8_t* q)
+      : sums{half_sum(w, q, 0), half_sum(w, q, kHalfQuads)} {}
+  static HELIOS_INLINE F8 half_sum(const ShortWeights& w, const int8_t* q, int first) {
+    I4 rows01{}, rows23{}, rows45{}, rows67{};  // two sums for each row
     HELIOS_UNROLL
-    for (int j = 0; j < kQuads; j++) {
+    for (int j = first; j < first + kHalfQuads; j++) {
       const S8 inputs = widen_twice(q + 4 * j);
-      I4* half = pairs[j / kHalfQuads];
-      HELIOS_UNROLL
-      for (int v = 0; v < 4; v++) half[v] = add_pair_products(half[v], load<S8>(w.quad[j] + 8 * v), inputs);
+      rows01 = add_pair_products(rows01, load<S8>(w.quad[j]), inputs);
+      rows23 = add_pair_products(rows23, load<S8>(w.quad[j] + 8), inputs);
+      rows45 = add_pair_products(rows45, load<S8>(w.quad[j] + 16), inputs);
+      rows67 = add_pair_products(rows67, load<S8>(w.quad[j] + 24), inputs);
     }
+    const I8 sums = {add_neighbours(rows01, rows23), add_neighbours(rows45, rows67)};
+    return to_float(sums);
   }
-  HELIOS_INLINE F8 lower() const { return total(pairs[0]); }
-  HELIOS_INLINE F8 upper() const { return total(pairs[1]); }
-
-  static HELIOS_INLINE F8 total(const I4 (&half)[4]) {
-    int32_t sums[kGroup];
-    for (int v = 0; v < 4; v++) {
-      sums[2 * v] = half[v][0] + half[v][1];
-      sums[2 * v + 1] = half[v][2] + half[v][3];
-    }
-    return to_float(load<I8>(sums));
-  }
+  HELIOS_INLINE F8 lower() const { return sums[0]; }
+  HELIOS_INLINE F8 upper() const { return sums[1]; }
 };
 
 }  // namespace helios

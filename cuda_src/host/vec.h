@@ -366,6 +366,24 @@ HELIOS_INLINE V load_as_float(const E* p) {
   for (int i = 0; i < Lanes<V>::n; i++) lanes[i] = element_to_float(p[i]);
   return load<V>(lanes);
 }
+#if !defined(HELIOS_AVX2)
+typedef uint16_t H4 __attribute__((vector_size(8)));
+template <>
+HELIOS_INLINE F4 load_as_float<F4, Half>(const Half* p) {  // half_to_float, lane by lane
+  const I4 h = __builtin_convertvector(load<H4>(p), I4);
+  const F4 scaled = bits_as<F4>((h & 0x7fff) << 13) * splat<F4>(bits_as<float>(uint32_t(0x77800000)));
+  const I4 special = ((h & 0x7c00) == 0x7c00) & 0x7f800000;
+  return bits_as<F4>(bits_as<I4>(scaled) | special | (h & 0x8000) << 16);
+}
+template <>
+HELIOS_INLINE F8 load_as_float<F8, Half>(const Half* p) {
+  return {load_as_float<F4>(p), load_as_float<F4>(p + 4)};
+}
+template <>
+HELIOS_INLINE F16 load_as_float<F16, Half>(const Half* p) {
+  return {load_as_float<F8>(p), load_as_float<F8>(p + 8)};
+}
+#endif
 #if defined(HELIOS_AVX2)
 template <>
 HELIOS_INLINE F8 load_as_float<F8, float>(const float* p) {
