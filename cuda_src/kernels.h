@@ -184,7 +184,8 @@ static_assert(sizeof(HeliosCompletionHeader) == 32 && sizeof(HeliosCompletionLan
 // Choose a token for each sample row. Order: logits -> logit bias -> penalties -> mask -> temperature -> top-k -> top-p -> min-p
 // (kept tokens renormalised after each) -> one draw u(seed, position, purpose 0) against the running sum in id order.
 // mask uint32[B][ceil(V/32)] is read for lanes with lane_masked != 0 (bit set: allowed).
-// Log-probabilities are of the raw logits. Writes sampled HeliosSample[B] by sample index.
+// Log-probabilities are of the raw logits. logits f32[B][V] and samples HeliosSample[B] go by sample index; a draw's position is
+// its sample row's. A sample whose row, lane or slot does not exist gets token -1, which commit does not emit.
 typedef struct { int32_t token; float logprob; int32_t rank, n_candidates; int32_t candidate_token[HELIOS_MAX_CANDIDATES]; float candidate_logprob[HELIOS_MAX_CANDIDATES]; } HeliosSample;
 #define HELIOS_sample_1(F) \
   F(R, counts) F(R, sample_row) F(R, sample_lane) F(R, row_position) F(R, row_slot) F(R, lane_masked) F(R, mask) F(R, sampling) F(R, bias) \
