@@ -21,6 +21,7 @@ from helios.corefile.layout import (
     max_stored_nbytes,
 )
 from helios.corefile.sealing import KEY_CHECK_NBYTES, SALT_NBYTES, sealed_nbytes
+from helios.corefile.wire import check_parts
 from helios.errors import CoreError
 
 _REQUIRED = {
@@ -56,14 +57,16 @@ class CoreIndex:
 def decode_index(format_: CoreFormat, signed: bytes) -> CoreIndex:
     """Decode and check what was signed. Raises CoreError for the first rule that it breaks."""
     if format_ is CoreFormat.PAYLOAD:
-        index = from_body(decode_message(core_pb2.CoreBody, signed, "the signed body"))
+        check_parts(core_pb2.CoreBody, signed, "the signed body")
+        index = _from_body(decode_message(core_pb2.CoreBody, signed, "the signed body"))
     else:
-        index = from_protected(decode_message(core_pb2.ProtectedIndex, signed, "the signed index"), format_)
-    check_index(index)
+        check_parts(core_pb2.ProtectedIndex, signed, "the signed index")
+        index = _from_protected(decode_message(core_pb2.ProtectedIndex, signed, "the signed index"), format_)
+    _check_index(index)
     return index
 
 
-def from_body(body: core_pb2.CoreBody) -> CoreIndex:
+def _from_body(body: core_pb2.CoreBody) -> CoreIndex:
     """A payload core's."""
     _check_version(body.format_version, CoreFormat.PAYLOAD)
     check_message(body, "the core")
@@ -80,7 +83,7 @@ def from_body(body: core_pb2.CoreBody) -> CoreIndex:
     )
 
 
-def from_protected(protected: core_pb2.ProtectedIndex, format_: CoreFormat) -> CoreIndex:
+def _from_protected(protected: core_pb2.ProtectedIndex, format_: CoreFormat) -> CoreIndex:
     """A logical-resource core's."""
     _check_version(protected.version, format_)
     check_message(protected, "the core")
@@ -101,7 +104,7 @@ def from_protected(protected: core_pb2.ProtectedIndex, format_: CoreFormat) -> C
     )
 
 
-def check_index(index: CoreIndex) -> None:
+def _check_index(index: CoreIndex) -> None:
     """The rules that are the same for every format."""
     _check_name(index.namespace, "publisher namespace")
     if index.sealing is not None:

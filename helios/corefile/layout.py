@@ -14,7 +14,7 @@ HEADER = struct.Struct("<7sBII")  # magic, format, envelope bytes, location set 
 ALIGNMENT = 4096
 
 MAX_ENVELOPE_NBYTES = 16 << 20
-MAX_DECODED_NBYTES = 256 << 20
+MAX_DECODED_NBYTES = 64 << 20
 MAX_TENSOR_NBYTES = 1 << 40
 MAX_NAME_CHARACTERS = 200
 MAX_PLACE_CHARACTERS = 1000  # of a path or URL in the location set

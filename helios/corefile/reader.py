@@ -21,7 +21,7 @@ from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 from google.protobuf.message import Message
 
-from helios.contract.messages import check_message, decode_message, serialize
+from helios.contract.messages import decode_message, serialize
 from helios.contract.schema import contract_pb2, core_pb2
 from helios.corefile.chunks import CHUNK_NBYTES, check_chunk
 from helios.corefile.frame import decode_frame
@@ -252,7 +252,10 @@ def _read_header(file: LocalFile) -> tuple[CoreFormat, int, int]:
 def _canonical(kind: type[_Message], data: bytes, what: str) -> _Message:
     """Decode an unsigned message of which every byte must count: only its canonical form is accepted."""
     message = decode_message(kind, data, what)
-    check_message(message, what)
+    n_bytes = message.ByteSize()
+    message.DiscardUnknownFields()
+    if message.ByteSize() != n_bytes:
+        raise CoreError(f"{what} has fields that this version of Helios does not know")
     if serialize(message) != data:
         raise CoreError(f"{what} is not in its canonical form")
     return message

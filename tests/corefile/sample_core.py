@@ -135,6 +135,13 @@ def assemble(
     return header + bytes(start - len(header)) + bytes(content)
 
 
+def header_around(body: bytes, format_: CoreFormat, key: Ed25519PrivateKey | None) -> bytes:
+    """A core file of nothing but any bytes at all, signed by `key`; by nobody when None."""
+    signature = key.sign(format_.signed_prefix + body) if key else bytes(64)
+    envelope = core_pb2.SignedEnvelope(body=body, public_key=public_bytes(key or KEY), signature=signature)
+    return _header(serialize(envelope), core_pb2.LocationSet(), format_)
+
+
 def relocate(path: Path, locations: core_pb2.LocationSet) -> Path:
     """Rewrite a core as its signed header alone, with other locations: these are anyone's to write."""
     data = path.read_bytes()

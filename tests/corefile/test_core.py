@@ -296,7 +296,7 @@ BODY_BREAKS: list[tuple[type[CoreError], str, Callable[[Body, Stored], object]]]
     (ContractError, "unknown number 9", lambda body, stored: put(body.resources[2], kind=9)),
     (ContractError, "does not know", lambda body, stored: body.MergeFromString(b"\xf8\x7f\x01")),
     (CoreError, "decodes to 0 bytes", lambda body, stored: put(body.resources[1], decoded_nbytes=0)),
-    (CoreError, "decodes to 268", lambda body, stored: put(body.resources[1], decoded_nbytes=MAX_DECODED_NBYTES + 1)),
+    (CoreError, "decodes to 67", lambda body, stored: put(body.resources[1], decoded_nbytes=MAX_DECODED_NBYTES + 1)),
     (CoreError, "is stored in 0 bytes", lambda body, stored: put(body.resources[1].stored, nbytes=0)),
     (CoreError, "is stored in", lambda body, stored: put(body.resources[1].stored, nbytes=1 << 40)),
     (CoreError, "chunks of 1,024", lambda body, stored: put(body.resources[1], chunk_nbytes=1024)),

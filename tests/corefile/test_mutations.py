@@ -19,9 +19,12 @@ from tests.corefile.mutation import Sample, mutate
 from tests.corefile.sample_core import (
     CONTAINERS,
     CORE_KEY,
+    KEY,
     TENSOR,
     TOKENIZER,
     assemble,
+    header_around,
+    index_of,
     read_everything,
     sample_core,
     store,
@@ -107,14 +110,14 @@ read_everything(paths[0])
 before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 slowest = 0.0
 for path in paths[1:]:
-    start = time.perf_counter()
+    start = time.process_time()
     try:
         read_everything(path)
     except CoreError:
         pass
     else:
         sys.exit(f"{path} was read")
-    slowest = max(slowest, time.perf_counter() - start)
+    slowest = max(slowest, time.process_time() - start)
 print((resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) << 10, slowest)
 """
 
@@ -123,16 +126,31 @@ def bombs(sample: Sample) -> Iterator[bytes]:
     """Validly signed cores that ask for gigabytes."""
     block = (128 << 10 << 3 | 1 << 1).to_bytes(3, "little") + b"x"
     last = (128 << 10 << 3 | 1 << 1 | 1).to_bytes(3, "little") + b"x"
-    unknown, claims = b"\x28\xb5\x2f\xfd\x00\x58", b"\x28\xb5\x2f\xfd\xc0\x58" + (200 << 20).to_bytes(8, "little")
+    unknown, claims = b"\x28\xb5\x2f\xfd\x00\x58", b"\x28\xb5\x2f\xfd\xc0\x58" + (60 << 20).to_bytes(8, "little")
     for frame, decoded_nbytes in [
         (unknown + block * 65_535 + last, 1 << 20),  # 8 GiB in 256 KiB
         (unknown + block * 1000 + last, 1 << 20),
-        (claims + last, 200 << 20),  # 200 MiB claimed and signed, 128 KiB there
+        (claims + last, 60 << 20),  # 60 MiB claimed and signed, 128 KiB there
         (unknown + b"\0\0\0" * 1_000_000, 1 << 20),
     ]:
         signed, stored = stored_of(sample.data)
         store(signed, stored, "tokenizer", frame, decoded_nbytes)
         yield assemble(signed, stored, format_=sample.format)
+    yield from swarms(sample)
+
+
+def swarms(sample: Sample) -> Iterator[bytes]:
+    """Cores of 15 MB that would be hundreds in memory, if they were decoded: millions of parts of two bytes."""
+    signed, _ = stored_of(sample.data)
+    prefixes = [b"", b"\x1a\x80\xf8\xff\x06"] if sample.format is CoreFormat.INDEX else [b""]
+    for prefix in prefixes:
+        for tag in b"\x1a\x22\x2a":
+            body = prefix + bytes([tag, 0]) * 7_340_000
+            yield header_around(body, sample.format, KEY)
+    entries = index_of(signed).tensors
+    entries[0].chunk_sha256.extend([b""] * 4_000_000)
+    yield header_around(signed.SerializeToString(), sample.format, KEY)
+    yield header_around(bytes(15 << 20), sample.format, None)
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="reads peak memory as Linux counts it")
@@ -149,4 +167,4 @@ def test_bombs_take_neither_time_nor_memory(samples: dict[str, Sample], tmp_path
     assert done.returncode == 0, done.stderr
     grown_nbytes, slowest_s = done.stdout.split()
     assert int(grown_nbytes) < MOST_NBYTES
-    assert float(slowest_s) < 1
+    assert float(slowest_s) < 1  # of processor time
