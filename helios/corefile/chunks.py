@@ -56,7 +56,7 @@ def check_count(hashes: Sequence[bytes], nbytes: int, what: str) -> None:
             raise ChunkCountError(f"{what}, chunk {index:,} has a hash of {len(digest):,} bytes, not {HASH_NBYTES}")
 
 
-def check_chunk(chunk: bytes, index: int, hashes: Sequence[bytes], what: str) -> None:
+def check_chunk(chunk: bytes | memoryview, index: int, hashes: Sequence[bytes], what: str) -> None:
     """Raise ChunkHashError when chunk `index` is not the signed one."""
     if hashlib.sha256(chunk).digest() != hashes[index]:
         raise ChunkHashError(f"{what} is damaged: chunk {index:,} of {len(hashes):,} has another hash")

@@ -34,19 +34,21 @@ class LocalFile:
 
     def read(self, offset: int, nbytes: int) -> bytes:
         """Raises CoreError when the file ends before that."""
-        pieces: list[bytes] = []
-        n_left = nbytes
-        while n_left:
+        data = bytearray(nbytes)
+        self.read_into(offset, memoryview(data))
+        return bytes(data)
+
+    def read_into(self, offset: int, data: memoryview) -> None:
+        """Fill `data` from `offset` on. Raises CoreError when the file ends before that."""
+        n_read = 0
+        while n_read < len(data):
             try:
-                piece = os.pread(self._descriptor, n_left, offset)
+                n_now = os.preadv(self._descriptor, [data[n_read:]], offset + n_read)
             except (OSError, OverflowError) as error:
-                raise CoreError(f"{self.path} cannot be read at byte {offset:,}: {error}") from error
-            if not piece:
-                raise CoreError(f"{self.path} ends at byte {offset:,}, {n_left:,} bytes too early")
-            pieces.append(piece)
-            offset += len(piece)
-            n_left -= len(piece)
-        return pieces[0] if len(pieces) == 1 else b"".join(pieces)
+                raise CoreError(f"{self.path} cannot be read at byte {offset + n_read:,}: {error}") from error
+            if n_now == 0:
+                raise CoreError(f"{self.path} ends at byte {offset + n_read:,}, {len(data) - n_read:,} bytes too early")
+            n_read += n_now
 
     def close(self) -> None:
         if self._descriptor >= 0:
@@ -62,7 +64,7 @@ class LocalFile:
         self.close()
 
 
-def read_located(path: Path, offset: int, nbytes: int, whole_nbytes: int | None) -> bytes:
+def read_located_into(path: Path, offset: int, data: memoryview, whole_nbytes: int | None) -> None:
     """Bytes of a file beside the core, opened for this alone: a core may have thousands of them. `whole_nbytes` is its size
     where that is known. Raises LocationError or CoreError."""
     try:
@@ -72,4 +74,4 @@ def read_located(path: Path, offset: int, nbytes: int, whole_nbytes: int | None)
     with file:
         if whole_nbytes is not None and file.size_bytes != whole_nbytes:
             raise CoreError(f"{path} has {file.size_bytes:,} bytes, {whole_nbytes:,} are signed")
-        return file.read(offset, nbytes)
+        file.read_into(offset, data)

@@ -28,7 +28,7 @@ from helios.corefile.frame import decode_frame
 from helios.corefile.index import CoreIndex, decode_index
 from helios.corefile.keys import load_core_key
 from helios.corefile.layout import HEADER, MAGIC, MAX_ENVELOPE_NBYTES, CoreFormat
-from helios.corefile.local_file import LocalFile, read_located
+from helios.corefile.local_file import LocalFile, read_located_into
 from helios.corefile.places import Place, check_own_places, max_locations_nbytes, resolve
 from helios.corefile.remote_file import RemoteFile
 from helios.corefile.sealing import CONTENT_NBYTES, ChunkSealer, check_key
@@ -43,11 +43,11 @@ _PUBLIC_KEY_NBYTES, _SIGNATURE_NBYTES = 32, 64
 
 @dataclass(frozen=True, slots=True)
 class TensorChunk:
-    """Verified content of a tensor, to be put at `offset` of it."""
+    """Verified content of a tensor, to be put at `offset` of it. `data` is good until the next chunk is asked for."""
 
     id: str
     offset: int
-    data: bytes
+    data: bytes | memoryview
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +103,7 @@ class Core:
             if resource.kind == kind:
                 what = f"{self.path}: resource {resource.id!r}"
                 stored = self._stored(resource.id, resource.decoded_nbytes, resource.chunk_sha256, what)
-                chunks = (self._chunk(stored, index) for index in range(len(stored.hashes)))
+                chunks = self._chunks(stored)
                 if stored.sealer is None:
                     return decode_frame(chunks, resource.decoded_nbytes, what)
                 return _whole(chunks, resource.decoded_nbytes, what)
@@ -115,22 +115,27 @@ class Core:
             if tensor.id == id_:
                 what = f"{self.path}: tensor {id_!r}"
                 stored = self._stored(id_, tensor.nbytes, tensor.chunk_sha256, what)
-                return _whole((self._chunk(stored, i) for i in range(len(stored.hashes))), tensor.nbytes, what)
+                return _whole(self._chunks(stored), tensor.nbytes, what)
         raise CoreError(f"{self.path} has no tensor {id_!r}")
 
     def stream_tensors(self, ids: Container[str] | None = None) -> Iterator[TensorChunk]:
         """The content of all tensors, or of those named, in order; verified on all processors a few chunks ahead of who
         takes it."""
         n_threads = min(_MAX_READ_THREADS, os.cpu_count() or 1)
-        pending: deque[Future[TensorChunk]] = deque()
+        n_ahead = n_threads + _N_CHUNKS_AHEAD
+        pending: deque[tuple[Future[TensorChunk], bytearray]] = deque()
+        free: list[bytearray] = []  # used again and again: fresh memory costs more time than reading into it
         with ThreadPoolExecutor(n_threads, "helios-read") as pool:
             try:
                 for stored, id_, index in self._tensor_chunks(ids):
-                    pending.append(pool.submit(self._tensor_chunk, stored, id_, index))
-                    if len(pending) >= n_threads + _N_CHUNKS_AHEAD:
-                        yield pending.popleft().result()
+                    buffer = free.pop() if free else bytearray(CHUNK_NBYTES)
+                    pending.append((pool.submit(self._tensor_chunk, stored, id_, index, buffer), buffer))
+                    if len(pending) >= n_ahead:
+                        future, buffer = pending.popleft()
+                        yield future.result()
+                        free.append(buffer)
                 while pending:
-                    yield pending.popleft().result()
+                    yield pending.popleft()[0].result()
             finally:
                 pool.shutdown(cancel_futures=True)
 
@@ -150,8 +155,8 @@ class Core:
             for index in range(len(stored.hashes)):
                 yield stored, tensor.id, index
 
-    def _tensor_chunk(self, stored: _Stored, id_: str, index: int) -> TensorChunk:
-        return TensorChunk(id_, index * stored.content_chunk_nbytes, self._chunk(stored, index))
+    def _tensor_chunk(self, stored: _Stored, id_: str, index: int, buffer: bytearray) -> TensorChunk:
+        return TensorChunk(id_, index * stored.content_chunk_nbytes, self._chunk(stored, index, buffer))
 
     def _stored(self, id_: str, content_nbytes: int, hashes: Sequence[bytes], what: str) -> _Stored:
         sealing, sealer = self.index.sealing, None
@@ -163,19 +168,27 @@ class Core:
             sealer = ChunkSealer(self._core_key, sealing.salt, id_, content_nbytes)
         return _Stored(self._places[id_], hashes, what, sealer)
 
-    def _chunk(self, stored: _Stored, index: int) -> bytes:
-        """The content of one chunk: read, compared with its signed hash, opened."""
+    def _chunk(self, stored: _Stored, index: int, buffer: bytearray) -> bytes | memoryview:
+        """The content of one chunk, in `buffer` or not: read, compared with its signed hash, opened."""
         start = index * CHUNK_NBYTES
-        data = self._read(stored.place, start, min(CHUNK_NBYTES, stored.place.nbytes - start))
-        check_chunk(data, index, stored.hashes, stored.what)
-        return data if stored.sealer is None else stored.sealer.open(index, data, stored.what)
+        view = memoryview(buffer)[: min(CHUNK_NBYTES, stored.place.nbytes - start)]
+        self._read_into(stored.place, start, view)
+        check_chunk(view, index, stored.hashes, stored.what)
+        return view if stored.sealer is None else stored.sealer.open(index, view, stored.what)
 
-    def _read(self, place: Place, start: int, nbytes: int) -> bytes:
+    def _chunks(self, stored: _Stored) -> Iterator[bytes]:
+        """The content of all chunks in order."""
+        buffer = bytearray(min(CHUNK_NBYTES, stored.place.nbytes))
+        return (bytes(self._chunk(stored, index, buffer)) for index in range(len(stored.hashes)))
+
+    def _read_into(self, place: Place, start: int, view: memoryview) -> None:
         if place.url is not None:
-            return self._remote[place.url].read(place.offset + start, nbytes)
-        if place.file is not None:
-            return read_located(place.file, place.offset + start, nbytes, place.nbytes if place.is_whole_file else None)
-        return self._file.read(place.offset + start, nbytes)
+            self._remote[place.url].read_into(place.offset + start, view)
+        elif place.file is not None:
+            whole_nbytes = place.nbytes if place.is_whole_file else None
+            read_located_into(place.file, place.offset + start, view, whole_nbytes)
+        else:
+            self._file.read_into(place.offset + start, view)
 
     def close(self) -> None:
         """Release the file and every connection."""

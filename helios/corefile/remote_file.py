@@ -11,6 +11,7 @@ import re
 import threading
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from urllib.parse import urljoin, urlsplit
 
 from helios.errors import LocationError
@@ -47,40 +48,39 @@ class RemoteFile:
         self._idle: list[http.client.HTTPConnection] = []
         self._target = url  # where redirects led
 
-    def read(self, offset: int, nbytes: int) -> bytes:
-        """Raises LocationError."""
-        data = bytearray()
-        n_failures, deadline = 0, time.monotonic() + _DEADLINE_S
-        while len(data) < nbytes:
-            n_before = len(data)
+    def read_into(self, offset: int, data: memoryview) -> None:
+        """Fill `data` from `offset` on. Raises LocationError."""
+        transfer = _Transfer(offset, data, time.monotonic() + _DEADLINE_S)
+        n_failures = 0
+        while transfer.n_missing:
+            n_before = transfer.n_missing
             try:
-                self._read_some(data, offset, nbytes, deadline)
+                self._read_some(transfer)
                 continue
             except (OSError, http.client.HTTPException, _RetryError) as error:
-                n_failures = 1 if len(data) > n_before else n_failures + 1
-                if n_failures >= _MOST_ATTEMPTS or time.monotonic() > deadline:
+                n_failures = 1 if transfer.n_missing < n_before else n_failures + 1
+                if n_failures >= _MOST_ATTEMPTS or transfer.is_late:
                     raise LocationError(
-                        f"{self._url} broke off after {len(data):,} of {nbytes:,} bytes from byte {offset:,}: "
+                        f"{self._url} broke off after {transfer.n_read:,} of {len(data):,} bytes from byte {offset:,}: "
                         f"{str(error)[:200] or type(error).__name__}",
                         hint="try again, or copy the file here",
                     ) from error
             self._pause(_FIRST_PAUSE_S * 2 ** (n_failures - 1))
-        return bytes(data)
 
-    def _read_some(self, data: bytearray, offset: int, nbytes: int, deadline: float) -> None:
-        """One request for what is still missing, appended to `data` as it arrives."""
-        start, end = offset + len(data), offset + nbytes
+    def _read_some(self, transfer: _Transfer) -> None:
+        """One request for what is still missing, kept as it arrives."""
+        start, end = transfer.offset + transfer.n_read, transfer.offset + len(transfer.data)
         connection, response = self._request(start, end)
         is_complete = False
         try:
             self._check_range(response, start, end)
-            while (n_missing := nbytes - len(data)) and time.monotonic() <= deadline:
-                piece = response.read1(min(n_missing, _PIECE_NBYTES))  # returns with what is there
+            while transfer.n_missing:
+                if transfer.is_late:
+                    raise _RetryError("the server is too slow")
+                piece = response.read1(min(transfer.n_missing, _PIECE_NBYTES))  # returns with what is there
                 if not piece:
                     raise _RetryError("the server closed the connection")
-                data += piece
-            if len(data) < nbytes:
-                raise _RetryError("the server is too slow")
+                transfer.keep(piece)
             is_complete = response.length == 0 and not response.read(1)  # which ends the response
         finally:
             self._give_back(connection, is_complete)
@@ -152,6 +152,28 @@ class RemoteFile:
             for connection in self._idle:
                 connection.close()
             self._idle.clear()
+
+
+@dataclass(slots=True)
+class _Transfer:
+    """One read: where it stands and when it has to be over."""
+
+    offset: int
+    data: memoryview
+    deadline_s: float
+    n_read: int = 0
+
+    @property
+    def n_missing(self) -> int:
+        return len(self.data) - self.n_read
+
+    @property
+    def is_late(self) -> bool:
+        return time.monotonic() > self.deadline_s
+
+    def keep(self, piece: bytes) -> None:
+        self.data[self.n_read : self.n_read + len(piece)] = piece
+        self.n_read += len(piece)
 
 
 class _RetryError(Exception):

@@ -77,7 +77,7 @@ class ChunkSealer:
         if content:
             yield self.seal(index, content)
 
-    def open(self, index: int, stored: bytes, what: str) -> bytes:
+    def open(self, index: int, stored: bytes | memoryview, what: str) -> bytes:
         """The content of chunk `index`. Raises ChunkSealError when it is not what was sealed there."""
         try:
             return self._cipher.decrypt(_nonce(index), stored, self._associated(index))

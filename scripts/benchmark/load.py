@@ -32,7 +32,7 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as directory:
         compressed = Path(directory) / "content.zst"
         frames, n_content_bytes = _store(path, compressed)
-        weights = bytearray(_tensor_nbytes(path))
+        weights = memoryview(bytearray(_tensor_nbytes(path)))
         ways: dict[str, Callable[[], None]] = {
             "verified": lambda: _verified(path, weights),
             "plain": lambda: _plain(path, weights, frames),
@@ -58,7 +58,7 @@ def _measure(ways: dict[str, Callable[[], None]], n_rounds: int) -> dict[str, fl
     return seconds
 
 
-def _verified(path: Path, weights: bytearray) -> None:
+def _verified(path: Path, weights: memoryview) -> None:
     with open_core(path) as core:
         for resource in core.index.resources:
             core.resource(resource.kind)
@@ -68,7 +68,7 @@ def _verified(path: Path, weights: bytearray) -> None:
             position += len(chunk.data)
 
 
-def _plain(path: Path, weights: bytearray, frames: list[tuple[int, int]]) -> None:
+def _plain(path: Path, weights: memoryview, frames: list[tuple[int, int]]) -> None:
     position = 0
     with path.open("rb", buffering=0) as file:
         while piece := file.read(_READ_NBYTES):
