@@ -61,7 +61,25 @@ class _Stored:
 
     @property
     def content_chunk_nbytes(self) -> int:
+        """Of a whole chunk."""
         return CONTENT_NBYTES if self.sealer else CHUNK_NBYTES
+
+    def chunk_nbytes(self, index: int) -> int:
+        """As it is stored."""
+        return min(CHUNK_NBYTES, self.place.nbytes - index * CHUNK_NBYTES)
+
+
+@dataclass(frozen=True, slots=True)
+class _StoredChunk:
+    """One chunk of what is stored for the tensor `id`."""
+
+    id: str
+    stored: _Stored
+    index: int
+
+    @property
+    def nbytes(self) -> int:
+        return self.stored.chunk_nbytes(self.index)
 
 
 class Core:
@@ -123,19 +141,19 @@ class Core:
         takes it."""
         n_threads = min(_MAX_READ_THREADS, os.cpu_count() or 1)
         n_ahead = n_threads + _N_CHUNKS_AHEAD
-        pending: deque[tuple[Future[TensorChunk], bytearray]] = deque()
+        pending: deque[tuple[Future[list[TensorChunk]], bytearray]] = deque()
         free: list[bytearray] = []  # used again and again: fresh memory costs more time than reading into it
         with ThreadPoolExecutor(n_threads, "helios-read") as pool:
             try:
-                for stored, id_, index in self._tensor_chunks(ids):
+                for batch in self._batches(ids):
                     buffer = free.pop() if free else bytearray(CHUNK_NBYTES)
-                    pending.append((pool.submit(self._tensor_chunk, stored, id_, index, buffer), buffer))
+                    pending.append((pool.submit(self._read_batch, batch, buffer), buffer))
                     if len(pending) >= n_ahead:
                         future, buffer = pending.popleft()
-                        yield future.result()
+                        yield from future.result()
                         free.append(buffer)
                 while pending:
-                    yield pending.popleft()[0].result()
+                    yield from pending.popleft()[0].result()
             finally:
                 pool.shutdown(cancel_futures=True)
 
@@ -147,16 +165,31 @@ class Core:
             if progress:
                 progress(n_done, n_total)
 
-    def _tensor_chunks(self, ids: Container[str] | None) -> Iterator[tuple[_Stored, str, int]]:
+    def _batches(self, ids: Container[str] | None) -> Iterator[list[_StoredChunk]]:
+        """The stored chunks of the tensors in order, as many together as one chunk has room for."""
+        batch: list[_StoredChunk] = []
+        n_batch_bytes = 0
         for tensor in self.index.tensors:
             if ids is not None and tensor.id not in ids:
                 continue
             stored = self._stored(tensor.id, tensor.nbytes, tensor.chunk_sha256, f"{self.path}: tensor {tensor.id!r}")
             for index in range(len(stored.hashes)):
-                yield stored, tensor.id, index
+                chunk = _StoredChunk(tensor.id, stored, index)
+                if batch and n_batch_bytes + chunk.nbytes > CHUNK_NBYTES:
+                    yield batch
+                    batch, n_batch_bytes = [], 0
+                batch.append(chunk)
+                n_batch_bytes += chunk.nbytes
+        if batch:
+            yield batch
 
-    def _tensor_chunk(self, stored: _Stored, id_: str, index: int, buffer: bytearray) -> TensorChunk:
-        return TensorChunk(id_, index * stored.content_chunk_nbytes, self._chunk(stored, index, buffer))
+    def _read_batch(self, batch: Sequence[_StoredChunk], buffer: bytearray) -> list[TensorChunk]:
+        read, room = [], memoryview(buffer)
+        for chunk in batch:
+            view, room = room[: chunk.nbytes], room[chunk.nbytes :]
+            data = self._chunk(chunk.stored, chunk.index, view)
+            read.append(TensorChunk(chunk.id, chunk.index * chunk.stored.content_chunk_nbytes, data))
+        return read
 
     def _stored(self, id_: str, content_nbytes: int, hashes: Sequence[bytes], what: str) -> _Stored:
         sealing, sealer = self.index.sealing, None
@@ -168,18 +201,17 @@ class Core:
             sealer = ChunkSealer(self._core_key, sealing.salt, id_, content_nbytes)
         return _Stored(self._places[id_], hashes, what, sealer)
 
-    def _chunk(self, stored: _Stored, index: int, buffer: bytearray) -> bytes | memoryview:
-        """The content of one chunk, in `buffer` or not: read, compared with its signed hash, opened."""
-        start = index * CHUNK_NBYTES
-        view = memoryview(buffer)[: min(CHUNK_NBYTES, stored.place.nbytes - start)]
-        self._read_into(stored.place, start, view)
+    def _chunk(self, stored: _Stored, index: int, view: memoryview) -> bytes | memoryview:
+        """The content of one chunk, in `view` or not: read, compared with its signed hash, opened."""
+        self._read_into(stored.place, index * CHUNK_NBYTES, view)
         check_chunk(view, index, stored.hashes, stored.what)
         return view if stored.sealer is None else stored.sealer.open(index, view, stored.what)
 
     def _chunks(self, stored: _Stored) -> Iterator[bytes]:
         """The content of all chunks in order."""
-        buffer = bytearray(min(CHUNK_NBYTES, stored.place.nbytes))
-        return (bytes(self._chunk(stored, index, buffer)) for index in range(len(stored.hashes)))
+        room = memoryview(bytearray(min(CHUNK_NBYTES, stored.place.nbytes)))
+        for index in range(len(stored.hashes)):
+            yield bytes(self._chunk(stored, index, room[: stored.chunk_nbytes(index)]))
 
     def _read_into(self, place: Place, start: int, view: memoryview) -> None:
         if place.url is not None:
