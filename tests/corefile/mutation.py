@@ -15,8 +15,8 @@ from google.protobuf.descriptor import FieldDescriptor
 from google.protobuf.message import Message
 
 from helios.corefile.frame import encode_frame
-from helios.corefile.layout import CoreFormat
-from tests.corefile.sample_core import Signed, Stored, assemble, hashes, index_of, stored_of
+from helios.corefile.layout import HEADER, MAGIC, CoreFormat
+from tests.corefile.sample_core import Signed, Stored, assemble, hashes, index_of, split, stored_of
 
 _LARGE = [0, 1, 31, 4095, 4096, (1 << 22) - 1, 1 << 22, (1 << 31) - 1, 1 << 32, 1 << 40, (1 << 63) - 1, (1 << 64) - 1]
 _INTEGERS = {
@@ -54,7 +54,7 @@ class Mutated:
 
 
 def mutate(draw: Callable[[st.SearchStrategy[Any]], Any], sample: Sample) -> Mutated:
-    kinds = [_mutate_file, _mutate_stored, _mutate_declared, _mutate_signed, _mutate_frame]
+    kinds = [_mutate_file, _mutate_locations, _mutate_stored, _mutate_declared, _mutate_signed, _mutate_frame]
     kind = draw(st.sampled_from(kinds))
     return Mutated(kind(draw, sample), kind in {_mutate_declared, _mutate_frame})
 
@@ -76,6 +76,17 @@ def _mutate_file(draw: Any, sample: Sample) -> bytes:
         case _:
             data += draw(st.binary(min_size=1, max_size=40))
     return bytes(data)
+
+
+def _mutate_locations(draw: Any, sample: Sample) -> bytes:
+    """Any field of the location set, which nobody signed; the file is otherwise as it was."""
+    _, locations = split(sample.data)
+    mutate_message(draw, locations)
+    placed = locations.SerializeToString(deterministic=True)
+    _, number, envelope_nbytes, _ = HEADER.unpack_from(sample.data)
+    envelope_end = HEADER.size + envelope_nbytes
+    header = HEADER.pack(MAGIC, number, envelope_nbytes, len(placed))
+    return header + sample.data[HEADER.size : envelope_end] + placed + sample.data[envelope_end + len(placed) :]
 
 
 def _mutate_stored(draw: Any, sample: Sample) -> bytes:

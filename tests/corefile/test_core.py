@@ -419,3 +419,19 @@ def test_weights_and_tensors_agree(tmp_path: Path, tensors: list[sample.TensorSo
         pytest.raises(ContractError, match=says),
     ):
         read_contents(core)
+
+
+def test_a_file_that_shrinks_or_changes_while_it_is_open_is_an_error(tmp_path: Path) -> None:
+    """CORE-4: what is handed on is what was verified, whatever happens to the file in between."""
+    path = sample_core(tmp_path / "sample.core")
+    with open_core(path) as core:
+        data = bytearray(path.read_bytes())
+        data[-1] ^= 1
+        with path.open("r+b") as file:
+            file.write(data)
+        with pytest.raises(ChunkHashError):
+            core.verify_tensors()
+        with path.open("r+b") as file:
+            file.truncate(HEADER.size)
+        with pytest.raises(CoreError, match="too early"):
+            core.verify_tensors()

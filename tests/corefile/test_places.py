@@ -67,6 +67,17 @@ def test_a_changed_byte_elsewhere_is_found(tmp_path: Path) -> None:
         core.verify_tensors()
 
 
+@pytest.mark.parametrize("offset", [1 << 20, (1 << 63) - 1, 1 << 63, (1 << 64) - 1])
+def test_an_offset_behind_the_file_is_a_typed_error(tmp_path: Path, offset: int) -> None:
+    path = sample_core(tmp_path / "sample.core")
+    locations = spread(path, "all.bin")
+    for location in locations.locations:
+        location.offset = offset
+    relocate(path, locations)
+    with open_core(path) as core, pytest.raises(CoreError):
+        core.verify_tensors()
+
+
 @pytest.mark.parametrize("fault", ["missing", "short", "long", "a directory", "a pipe", "a link in a circle"])
 def test_a_resource_file_that_is_wrong_is_a_typed_error(tmp_path: Path, fault: str) -> None:
     """Issue 3: never another exception, and never a wait."""
