@@ -55,6 +55,19 @@ HELIOS_INLINE int32_t quad_bits(const int8_t* q) {  // 4 activations
 
 constexpr int kQuads = 8, kHalfQuads = kQuads / 2;  // of a block: vectors of 4 consecutive inputs for each row
 
+// acc + d * (s0 * lower + s1 * upper), for the two halves of a block. AVX2 has the registers for one product a token: the halves
+// are summed first, a multiply fewer. AVX-512 has room for both, and there the order was chosen by the agreement with other
+// implementations' answers (docs/performance.md). One target has one order, so the bits stay the same for any tile or task.
+template <class V>
+HELIOS_INLINE V add_halves(V acc, V lower, V upper, V d, const float* s) {
+#if defined(HELIOS_AVX512)
+  acc = fma(lower, d * splat<V>(s[0]), acc);
+  return fma(upper, d * splat<V>(s[1]), acc);
+#else
+  return fma(fma(upper, splat<V>(s[1]), lower * splat<V>(s[0])), d, acc);
+#endif
+}
+
 template <class Block>
 struct BlockFormat {
   static constexpr int kInputs = kBlock, kGroups = kVectorGroups, kTaskScale = Block::kTaskScale;

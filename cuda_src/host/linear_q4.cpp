@@ -2,10 +2,10 @@
 //
 //   y[row] = sum over blocks b of 32 inputs, ascending:
 //     acc = fma(m, o, acc)
-//     acc = fma(fma(float(upper dot(w, q)), s1, float(lower dot(w, q)) * s0), d, acc)
+//     acc += d * (s0 * float(lower dot(w, q)) + s1 * float(upper dot(w, q)))     (add_halves: rounding and order)
 //   where w are the nibbles 0..15, {d, m} the weight block's scale and offset (m = -8d for Q4_0), {s0, s1, o} the
 //   activations' (q8_rows.h): a scale for each half of the block.
-// The integer dots are exact on every target, so these four operations a block are the whole arithmetic.
+// The integer dots are exact on every target, so these few operations a block are the whole arithmetic.
 //
 // Layout g8k4 (kernels.h): lane = output row, so no sum ever crosses lanes; q4_block.h has the dot product.
 //
@@ -37,7 +37,7 @@ struct Q4Block {
     }
     HELIOS_INLINE V add(V acc, const Products<V>& products, const float* s) const {
       acc = fma(m, splat<V>(s[2]), acc);
-      return fma(fma(products.upper(), splat<V>(s[1]), products.lower() * splat<V>(s[0])), d, acc);
+      return add_halves(acc, products.lower(), products.upper(), d, s);
     }
   };
 };

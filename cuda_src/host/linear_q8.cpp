@@ -1,8 +1,8 @@
 // Linear maps over Q8_0 weights with 8-bit activations.
 //
 //   y[row] = sum over blocks b of 32 inputs, ascending:
-//     acc = fma(fma(float(upper dot(w, q)), s1, float(lower dot(w, q)) * s0), d, acc)
-// The integer dots are exact on every target, so these three operations a block are the whole arithmetic.
+//     acc += d * (s0 * float(lower dot(w, q)) + s1 * float(upper dot(w, q)))     (add_halves: rounding and order)
+// The integer dots are exact on every target, so these few operations a block are the whole arithmetic.
 // Layout g8k4 (kernels.h): lane = output row; q8_block.h has the dot product.
 //
 // Bounds: up to 4 tokens, the weight stream (272 bytes for 256 products a token); beyond, the multiplier.
@@ -23,7 +23,7 @@ struct Q8Block {
     HELIOS_INLINE Weights(const uint8_t* w, int64_t next)
         : Bytes<V>(w, next), d(load_halves<V>(w + kByteBytes, next)) {}
     HELIOS_INLINE V add(V acc, const Products<V>& products, const float* s) const {
-      return fma(fma(products.upper(), splat<V>(s[1]), products.lower() * splat<V>(s[0])), d, acc);
+      return add_halves(acc, products.lower(), products.upper(), d, s);
     }
   };
 };

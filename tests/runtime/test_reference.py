@@ -19,8 +19,9 @@ SCORED = SamplingParameters(temperature=0.0, candidates=20)
 
 # Issue 2 asks for 97 % and 0.10. The peer's 8-bit activations put a noise into its recording that nobody can take out: exact
 # float32 arithmetic on the same weights agrees with it at 97.3 % and is 0.101 away, and the peer agrees with itself, flash
-# attention on or off, at 94.4 to 97.1 % and is 0.10 away. Any change of the order of operations rolls these dice again, so the bars to the
-# peer stand at the edge of its own spread, and what is exact is held to the issue's difference and to near ties.
+# attention on or off, at 94.4 to 97.1 % and is 0.10 away. Any change of the order of operations rolls these dice again
+# (one order gave 95.5 %, today's gives 97.7 % on both vector targets), so the bars to the peer stand at the edge of its own
+# spread, and what is exact is held to the issue's difference and to near ties.
 LEAST_AGREEMENT_WITH_PEER = 0.94
 MOST_DIFFERENCE_TO_PEER = 0.12
 LEAST_AGREEMENT_WITH_EXACT = 0.955
