@@ -19,6 +19,7 @@ from helios.settings import Settings
 from tests.golden import maker
 from tests.golden.golden import SIGNING_KEY, Golden, ask, core_path, names, start
 
+
 def usable_targets() -> tuple[str, ...]:
     """The kernel libraries that this processor runs."""
     with Device.open("cpu", 1) as device:
