@@ -33,7 +33,7 @@ from helios.errors import (
     ShuttingDownError,
 )
 from helios.runtime.admission import check_sampling
-from helios.runtime.model import ModelRuntime, RuntimeOptions
+from helios.runtime.model import ModelRuntime
 from helios.runtime.worker import ModelWorker
 from helios.scheduler.programs import ProgramTable, RoundKind
 from helios.scheduler.request import Event, Failed, Finished, GenerationRequest
@@ -101,13 +101,12 @@ class Generation:
         if not self._has_ended:
             self._cancel(self._key)
 
-    def _receive(self, events: list[Event]) -> bool:
-        """Take delivered events; True when these end the generation."""
+    def _receive(self, events: list[Event]) -> None:
+        """Take delivered events."""
         self._events.extend(events)
         self._has_ended = self._has_ended or isinstance(events[-1], Finished | Failed)
         if self._waiter is not None and not self._waiter.done():
             self._waiter.set_result(None)
-        return self._has_ended
 
 
 class Permit:
@@ -183,9 +182,7 @@ class Engine:
             limits = _limits(bootstrap.contract, settings)
             device = Device.open(settings.device, settings.threads)
             n_pages = _cache_pages(bootstrap.contract, limits, device)
-            runtime = ModelRuntime.load(
-                core, bootstrap.contract, bootstrap.manifest, device, RuntimeOptions(n_pages), progress
-            )
+            runtime = ModelRuntime.load(core, bootstrap.contract, bootstrap.manifest, device, n_pages, progress)
             scheduler = Scheduler(limits, program_table(bootstrap.contract), PagePool(n_pages))
             engine = cls(core, bootstrap, device, runtime, scheduler, limits, settings.queue_capacity)
         except BaseException:

@@ -10,7 +10,6 @@ from __future__ import annotations
 import contextlib
 from collections import defaultdict, deque
 from collections.abc import Callable
-from dataclasses import dataclass
 from types import TracebackType
 
 from helios.contract.accesses import check_accesses
@@ -31,13 +30,6 @@ from helios.runtime.supply import check_supply
 from helios.scheduler.round import LaneCompletion, Round
 
 N_FRAMES = 2
-
-
-@dataclass(frozen=True, slots=True)
-class RuntimeOptions:
-    """`n_pages` is the cache capacity in pages, chosen by the caller from `page_nbytes` and free memory."""
-
-    n_pages: int
 
 
 class ModelRuntime:
@@ -62,7 +54,7 @@ class ModelRuntime:
         contract: PreparedContract,
         manifest: execution_pb2.ExecutionManifest,
         device: Device,
-        options: RuntimeOptions,
+        n_pages: int,
         progress: Callable[[int, int], None] | None = None,
     ) -> ModelRuntime:
         """Allocate every buffer, fill the weights, tune, instantiate every program. Raises ContractError or OutOfMemoryError."""
@@ -72,13 +64,13 @@ class ModelRuntime:
         buffers: list[DeviceBuffer] = []
         runtime: ModelRuntime | None = None
         try:
-            _allocate(buffers, contract, device, options)
+            _allocate(buffers, contract, device, n_pages)
             _fill_weights(buffers, contract, core, device, progress)
             runtime = cls(device, contract, buffers)
             bound = _bind(contract, buffers)
             for index, program in enumerate(manifest.programs):
-                runtime._graphs[index] = instantiate(device, program, bound, options.n_pages)
-            _tune(contract, manifest, device, bound, options.n_pages)
+                runtime._graphs[index] = instantiate(device, program, bound, n_pages)
+            _tune(contract, manifest, device, bound, n_pages)
             device.stream.synchronize()
         except BaseException:
             if runtime is not None:
@@ -153,11 +145,11 @@ class ModelRuntime:
         self.close()
 
 
-def _allocate(buffers: list[DeviceBuffer], contract: PreparedContract, device: Device, options: RuntimeOptions) -> None:
+def _allocate(buffers: list[DeviceBuffer], contract: PreparedContract, device: Device, n_pages: int) -> None:
     """Append one device buffer for each declared one, in id order."""
     for buffer in contract.buffers:
         is_plane = buffer.kind is BufferKind.CACHE_PLANE
-        nbytes = buffer.page_nbytes * options.n_pages if is_plane else buffer.nbytes
+        nbytes = buffer.page_nbytes * n_pages if is_plane else buffer.nbytes
         try:
             buffers.append(device.allocate(nbytes))
         except OutOfMemoryError as error:

@@ -26,7 +26,7 @@ from helios.ignition.prepare import prepared_core
 from helios.ignition.pull import pull_default_model
 from helios.packing.packer import Packer
 from helios.runtime.frame import Frame
-from helios.runtime.model import ModelRuntime, RuntimeOptions
+from helios.runtime.model import ModelRuntime
 from helios.runtime.round_values import RoundValues
 from helios.scheduler.programs import ProgramTable, RoundKind
 from helios.scheduler.request import GenerationRequest
@@ -61,7 +61,7 @@ def measure(core_path: Path, n_rounds: int) -> Iterator[tuple[int, tuple[float, 
         contents = read_contents(core)
         contract, programs = contents.contract, program_table(contents.contract)
         runtime = stack.enter_context(
-            ModelRuntime.load(core, contract, contents.manifest, device, RuntimeOptions(contract.pages_per_slot))
+            ModelRuntime.load(core, contract, contents.manifest, device, contract.pages_per_slot)
         )
         inputs = {b.id: device.allocate(b.nbytes) for b in contract.buffers if b.kind is BufferKind.INPUT}
         frame = Frame(0, device, contract, inputs, device.allocate(contract.completion.nbytes))

@@ -7,12 +7,12 @@ from typing import Any
 import numpy as np
 import pytest
 
+from helios.packing.values import MAX_BIAS
 from tests.kernels.harness import Library, counts, on_every_target
 from tests.kernels.records import (
     BIAS,
     BIAS_FLAG,
     LOGPROBS,
-    MAX_BIAS,
     MAX_CANDIDATES,
     PENALTIES,
     SAMPLE,

@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 import pytest
 
+from helios.packing.values import MAX_BIAS
 from tests.kernels.harness import REFUSED, Library, counts, int32, on_every_target
 from tests.kernels.records import (
     BIAS,
     COMPLETION_HEADER,
     COMPLETION_LANE,
-    MAX_BIAS,
     PENALTIES,
     REQUEST,
     SAMPLE,

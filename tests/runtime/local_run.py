@@ -10,7 +10,7 @@ from helios.cache.pages import PagePool
 from helios.corefile.reader import Core, open_core
 from helios.device.device import Device
 from helios.engine import Bootstrap, program_table
-from helios.runtime.model import ModelRuntime, RuntimeOptions
+from helios.runtime.model import ModelRuntime
 from helios.scheduler.request import Event, Failed, Finished, GenerationRequest, Token
 from helios.scheduler.scheduler import Scheduler, SchedulerLimits
 
@@ -36,9 +36,7 @@ class LoadedModel:
         self.device = Device.open("cpu", n_threads)
         contract = self.bootstrap.contract
         self.n_pages = n_pages
-        self.runtime = ModelRuntime.load(
-            self.core, contract, self.bootstrap.manifest, self.device, RuntimeOptions(n_pages)
-        )
+        self.runtime = ModelRuntime.load(self.core, contract, self.bootstrap.manifest, self.device, n_pages)
 
     def run(
         self,

@@ -16,7 +16,7 @@ from helios.device.device import Device
 from helios.errors import ContractError
 from helios.ignition.prepare import PrepareOptions, prepare
 from helios.ignition.signatures import host_target
-from helios.runtime.model import ModelRuntime, RuntimeOptions
+from helios.runtime.model import ModelRuntime
 from tests.ignition.tiny_model import TinyModel, write_tiny
 
 N_PAGES = 8
@@ -47,7 +47,7 @@ def load(core: Core, device: Device, edit: Edit) -> ModelRuntime:
     manifest.CopyFrom(contents.manifest)
     edit(serving, manifest)
     contract = PreparedContract.from_core(serving, manifest)
-    return ModelRuntime.load(core, contract, manifest, device, RuntimeOptions(N_PAGES))
+    return ModelRuntime.load(core, contract, manifest, device, N_PAGES)
 
 
 def without_access(serving: pb.ServingContract, view: str) -> None:
