@@ -9,6 +9,9 @@ from __future__ import annotations
 import enum
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from numpy.typing import NDArray
 
 from helios.errors import HeliosError
 
@@ -45,12 +48,25 @@ class SamplingParameters:
         return self.repetition_penalty != 1.0 or self.frequency_penalty != 0.0 or self.presence_penalty != 0.0
 
 
+class TokenConstraint(Protocol):
+    """What a constrained request may say next; lives on the model worker, one for each request. Errors are HeliosErrors and end
+    that request alone."""
+
+    def mask(self) -> NDArray[Any] | None:
+        """uint32 [ceil(vocabulary / 32)], bit set: allowed; None where every token is. Valid until `advance`."""
+
+    def advance(self, token_id: int) -> None:
+        """Take in a token that was sampled under the mask; EOS is not fed."""
+
+
 @dataclass(frozen=True, slots=True)
 class GenerationRequest:
     """One sequence to generate. `output_limit` counts new tokens, at least 1; `eos_tokens` end it (at most 16).
 
-    `host_stop`, when given, is fed every generated token on the model worker and returns True when the text is complete
-    (STOP-3: such a request has one round outstanding at a time).
+    `host_stop`, when given, is fed every generated token on the model worker and returns True when the text is complete;
+    `constraint` masks every token. Either makes the request host-decided: one round outstanding at a time (STOP-3, SPEC-7).
+    `priority`: lower runs sooner. `cache_salt` separates prefixes that must not be shared; `uses_cache` False neither reads nor
+    publishes any.
     """
 
     prompt_tokens: tuple[int, ...]
@@ -58,6 +74,10 @@ class GenerationRequest:
     eos_tokens: tuple[int, ...] = ()
     sampling: SamplingParameters = field(default_factory=SamplingParameters)
     host_stop: Callable[[int], bool] | None = None
+    constraint: TokenConstraint | None = None
+    priority: int = 0
+    cache_salt: str = ""
+    uses_cache: bool = True
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,11 @@ was asked.
 
 from __future__ import annotations
 
+import enum
 from dataclasses import dataclass, field
+from typing import Any
+
+from numpy.typing import NDArray
 
 from helios.scheduler.sequence import Sequence
 
@@ -24,7 +28,7 @@ class ProgramShape:
 @dataclass(frozen=True, slots=True)
 class Lane:
     """One sequence's part of a round: `query_length` tokens from `position` on. `is_prompt`: they are prompt tokens, otherwise the
-    slot's pending token. `is_sampled`: the last of them yields a new token."""
+    slot's pending token. `is_sampled`: the last of them yields a new token, under `mask` (see TokenConstraint) where there is one."""
 
     sequence: Sequence
     slot: int
@@ -33,27 +37,75 @@ class Lane:
     position: int
     query_length: int
     is_sampled: bool
+    mask: NDArray[Any] | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Admission:
-    """A sequence whose slot has to be initialised before the round runs."""
+    """A sequence whose slot has to be initialised before the round runs. `consumed`: tokens that its reused prefix holds. After a
+    preemption its own emitted tokens count as prompt, and what is left of its output limit as the limit (see `Sequence`)."""
 
     sequence: Sequence
     slot: int
     generation: int
+    consumed: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Restore:
+    """Before the round's program: state row `row` is copied into the private page `page_id`, which becomes entry `page_index` of the
+    slot's table. `endpoint`: tokens that the slot has consumed afterwards."""
+
+    slot: int
+    row: int
+    page_index: int
+    page_id: int
+    endpoint: int
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """Behind the round's program: the slot's page with position `endpoint` (not full) is copied to state row `row`."""
+
+    slot: int
+    row: int
+    endpoint: int
 
 
 @dataclass(frozen=True, slots=True)
 class Round:
-    """One submission. `page_updates` are (slot, index in the slot's table, page id)."""
+    """One submission: `initializer` over `admissions`, `restorer` over `restores`, then `program` over `lanes`, then `snapshotter` over
+    `snapshots`, all in order on one stream. `page_updates` are (slot, index in the slot's table, page id) and travel with `program`.
+    Without a program there are no lanes and no completions: the round is complete when its event is."""
 
-    program: ProgramShape
+    program: ProgramShape | None
     lanes: tuple[Lane, ...]
     n_rows: int
     page_updates: tuple[tuple[int, int, int], ...]
     admissions: tuple[Admission, ...] = ()
     initializer: ProgramShape | None = None
+    restores: tuple[Restore, ...] = ()
+    restorer: ProgramShape | None = None
+    snapshots: tuple[Snapshot, ...] = ()
+    snapshotter: ProgramShape | None = None
+
+
+class Store(enum.Enum):
+    """What a transfer moves: a page of every plane, or a row of every continuation and recurrent view."""
+
+    PAGE = "page"
+    ROW = "row"
+
+
+@dataclass(frozen=True, slots=True)
+class Transfer:
+    """One asynchronous copy between device and host memory, beside compute. What it reads is immutable and what it writes belongs to
+    no one else until it is reported complete. `is_offload`: device to host. Indices count pages or rows."""
+
+    store: Store
+    is_offload: bool
+    device_index: int
+    host_index: int
 
 
 @dataclass(frozen=True, slots=True)
