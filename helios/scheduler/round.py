@@ -6,7 +6,6 @@ was asked.
 
 from __future__ import annotations
 
-import enum
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -88,24 +87,6 @@ class Round:
     restorer: ProgramShape | None = None
     snapshots: tuple[Snapshot, ...] = ()
     snapshotter: ProgramShape | None = None
-
-
-class Store(enum.Enum):
-    """What a transfer moves: a page of every plane, or a row of every continuation and recurrent view."""
-
-    PAGE = "page"
-    ROW = "row"
-
-
-@dataclass(frozen=True, slots=True)
-class Transfer:
-    """One asynchronous copy between device and host memory, beside compute. What it reads is immutable and what it writes belongs to
-    no one else until it is reported complete. `is_offload`: device to host. Indices count pages or rows."""
-
-    store: Store
-    is_offload: bool
-    device_index: int
-    host_index: int
 
 
 @dataclass(frozen=True, slots=True)
