@@ -199,6 +199,19 @@ typedef struct { int32_t token; float logprob; int32_t rank, n_candidates; int32
   F(R, lane_first_row) F(R, counts) F(R, sample_lane) F(R, samples) F(R, submission) F(R, sampling) F(X, requests) F(X, histogram) \
   F(W, completion) F(I, lanes_capacity) F(I, n_slots) F(I, vocabulary)
 
+// Copy partial pages between the cache and rows of state. For i < *n_lanes: the page of slot lane_slot[i] in which position
+// lane_endpoint[i] lies <-> row lane_row[i] of rows [n_rows][row_stride bytes]; page_nbytes from kv + page*page_stride on.
+// page_save fills the row, page_restore the page. An endpoint on a page boundary has no partial page: its lane is skipped, as
+// is one whose slot, row, page index or page id does not exist. All positions are copied; those from the endpoint on mean nothing.
+#define HELIOS_page_save_1(F) \
+  F(R, n_lanes) F(R, lane_slot) F(R, lane_endpoint) F(R, lane_row) F(R, page_table) F(R, kv) F(W, rows) \
+  F(I, lanes_capacity) F(I, n_slots) F(I, pages_per_slot) F(I, n_pages) F(L, page_stride) F(L, page_nbytes) F(I, n_rows) \
+  F(L, row_stride)
+#define HELIOS_page_restore_1(F) \
+  F(R, n_lanes) F(R, lane_slot) F(R, lane_endpoint) F(R, lane_row) F(R, page_table) F(R, rows) F(W, kv) \
+  F(I, lanes_capacity) F(I, n_slots) F(I, pages_per_slot) F(I, n_pages) F(L, page_stride) F(L, page_nbytes) F(I, n_rows) \
+  F(L, row_stride)
+
 // Every kernel of the vocabulary: X(C identifier, registered name, argument list).
 #define HELIOS_KERNELS(X) \
   X(page_table_update, "page_table_update.1", HELIOS_page_table_update_1) \
@@ -224,7 +237,8 @@ typedef struct { int32_t token; float logprob; int32_t rank, n_candidates; int32
   X(rope_kv_interleaved, "rope_kv.interleaved.1", HELIOS_rope_kv_1) X(rope_kv_half, "rope_kv.half.1", HELIOS_rope_kv_1) \
   X(attention, "attention.1", HELIOS_attention_1) X(attention_split, "attention_split.1", HELIOS_attention_split_1) \
   X(attention_merge, "attention_merge.1", HELIOS_attention_merge_1) \
-  X(slot_init, "slot_init.1", HELIOS_slot_init_1) X(sample, "sample.1", HELIOS_sample_1) X(commit, "commit.1", HELIOS_commit_1)
+  X(slot_init, "slot_init.1", HELIOS_slot_init_1) X(sample, "sample.1", HELIOS_sample_1) X(commit, "commit.1", HELIOS_commit_1) \
+  X(page_save, "page_save.1", HELIOS_page_save_1) X(page_restore, "page_restore.1", HELIOS_page_restore_1)
 
 // ---------------------------------------------------------------------------------------------------------------------
 // Argument structs, generated: pointers are 8 bytes, L 8 bytes, the rest 4; natural alignment.
