@@ -68,8 +68,12 @@ def _setting(default: object, text: str, kind: type[Any], **limits: Any) -> Any:
 class Settings:
     """The settings of one process. None means that the core or the machine decides."""
 
-    host: str = _setting("127.0.0.1", "address to listen on", str)
+    host: str = _setting("127.0.0.1", "address to listen on, or unix:PATH for a socket file", str)
     port: int = _setting(8000, "TCP port to listen on; 0 takes a free one", int, low=0, high=65535)
+    tls_cert: str | None = _setting(None, "PEM file of the certificate and its chain; the server then speaks HTTPS", str)
+    tls_key: str | None = _setting(None, "PEM file of the certificate's private key", str)
+    listen_backlog: int = _setting(1024, "connections that may wait to be accepted", int, low=1, high=65535)
+    connection_limit: int = _setting(4096, "connections that may be open at once", int, low=1, high=1_000_000)
     device: str = _setting("auto", "where programs run", str, choices=("auto", "cpu", "cuda"))
     context: int | None = _setting(
         None, "tokens of one request, prompt and answer (the core's)", int, low=16, high=1 << 24
@@ -80,7 +84,12 @@ class Settings:
     frontend_workers: int = _setting(2, "threads that render and tokenise prompts", int, low=1, high=256)
     accept: str = _setting("local", "publisher namespace whose cores are accepted", str)
     header_limit: int = _setting(32 << 10, "bytes of one request's headers", int, low=1 << 10, high=1 << 20)
-    body_limit: int = _setting(8 << 20, "bytes of one request's body", int, low=1 << 10, high=1 << 30)
+    header_fields: int = _setting(100, "fields of one request's headers", int, low=8, high=10_000)
+    body_limit: int = _setting(8 << 20, "bytes of one request's body, inflated", int, low=1 << 10, high=1 << 30)
+    body_memory: int = _setting(1 << 30, "bytes of all bodies that are held at once", int, low=1 << 20, high=1 << 40)
+    send_buffer: int = _setting(
+        256 << 10, "bytes of an answer that the system may hold for its reader", int, low=4 << 10, high=1 << 26
+    )
     header_timeout: float = _setting(20.0, "seconds for a request's headers to arrive", float, low=0.05, high=3600)
     body_timeout: float = _setting(60.0, "seconds for a request's body to arrive", float, low=0.05, high=3600)
     idle_timeout: float = _setting(75.0, "seconds that an idle connection stays open", float, low=0.05, high=86400)
