@@ -43,6 +43,7 @@ class State:
     bias: Tensor
     histogram: Tensor
     page_table: Tensor
+    continuation: Tensor  # by state row
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,12 +101,13 @@ def _q8_rows(program: ProgramCapture, rows: Rows, width: int) -> Activation:
     return Activation(program.scratch(rows.capacity * width * 3 // 2), rows.capacity, width, is_q8=True)
 
 
-def page_table_update(program: ProgramCapture, inputs: Inputs, page_table: Tensor, geometry: ServingGeometry) -> None:
-    updates = inputs["page_updates"]
+def page_table_update(
+    program: ProgramCapture, updates: Tensor, n_updates: Tensor, page_table: Tensor, geometry: ServingGeometry
+) -> None:
     program.launch(
         "page_table_update.1",
         updates=updates,
-        n_updates=inputs["n_page_updates"],
+        n_updates=n_updates,
         page_table=page_table,
         updates_capacity=updates.nbytes // (2 * _WORD),
         n_slots=geometry.concurrency,
@@ -361,6 +363,45 @@ def slot_init(program: ProgramCapture, inputs: Inputs, state: State, geometry: S
         lanes_capacity=program.batch_capacity,
         n_slots=geometry.concurrency,
         vocabulary=geometry.vocabulary,
+    )
+
+
+def page_save(program: ProgramCapture, inputs: Inputs, state: State, kv: Tensor, geometry: ServingGeometry) -> None:
+    """The partial page of each lane's slot goes to its snapshot row."""
+    _page_copy(program, "page_save.1", "snapshot", inputs, state, kv, geometry)
+
+
+def page_restore(program: ProgramCapture, inputs: Inputs, state: State, kv: Tensor, geometry: ServingGeometry) -> None:
+    """Each lane's snapshot row goes to the page that its slot's table has at the endpoint."""
+    _page_copy(program, "page_restore.1", "restore", inputs, state, kv, geometry)
+
+
+def _page_copy(
+    program: ProgramCapture,
+    kernel: str,
+    prefix: str,
+    inputs: Inputs,
+    state: State,
+    kv: Tensor,
+    geometry: ServingGeometry,
+) -> None:
+    program.launch(
+        kernel,
+        n_lanes=inputs[f"{prefix}_n_lanes"],
+        lane_slot=inputs[f"{prefix}_lane_slot"],
+        lane_endpoint=inputs[f"{prefix}_lane_endpoint"],
+        lane_row=inputs[f"{prefix}_lane_row"],
+        page_table=state.page_table,
+        kv=kv,
+        rows=state.continuation,
+        lanes_capacity=program.batch_capacity,
+        n_slots=geometry.concurrency,
+        pages_per_slot=geometry.pages_per_slot,
+        n_pages=PAGE_COUNT,
+        page_stride=kv.nbytes,
+        page_nbytes=kv.nbytes,
+        n_rows=geometry.n_state_rows,
+        row_stride=kv.nbytes,
     )
 
 

@@ -38,7 +38,7 @@ from helios.ignition.recipes.weights import WeightResource
 from helios.ignition.signatures import Target, host_target
 from helios.settings import cache_directory
 
-PREPARATION_VERSION = 3  # raised whenever the same checkpoint would give another core
+PREPARATION_VERSION = 4  # raised whenever the same checkpoint would give another core
 ABI_LABEL = "helios.kernels.1"
 DEFAULT_CONTEXT_TOKENS = 8192  # of models that allow more
 PREFILL_TOKENS = 512
@@ -119,6 +119,7 @@ def _describe(
         context_tokens=geometry.context_tokens,
         prefill_tokens=geometry.prefill_tokens,
         page_count=geometry.concurrency * geometry.pages_per_slot,
+        snapshot_count=geometry.n_snapshot_rows,
         concurrency=geometry.concurrency,
         model=model_contract(capture.programs, captured.surface, _frontend(facts)),
     )

@@ -20,11 +20,13 @@ from helios.ignition.preparation.geometry import (
     PAGE_TOKENS,
     REQUEST_ROW_NBYTES,
     SAMPLING_ROW_NBYTES,
+    STATE_ROWS_PER_REQUEST,
     ServingGeometry,
 )
 
 CONTRACT_VERSION = 3
 PENDING_VIEW = "pending"
+CONTINUATION_VIEW = "continuation"
 
 _WORD = 4  # every staged element is an int32 or uint32
 _DESTINATION_ALIGNMENT = 16
@@ -89,6 +91,38 @@ def admission_values(geometry: ServingGeometry) -> list[HostValue]:
     ]
 
 
+def restore_values(geometry: ServingGeometry) -> list[HostValue]:
+    """What RESTORE stages: the private page that each lane's row is copied into, then the row."""
+    lanes, row = geometry.admissions, pb.INDEXING_ACTIVE_ROW
+    return [
+        HostValue("restore_n_lanes", pb.VALUE_SOURCE_LIVE_ROW_COUNT, pb.INDEXING_SCALAR, 1),
+        HostValue("restore_n_page_updates", pb.VALUE_SOURCE_PAGE_TABLE_UPDATE_COUNT, pb.INDEXING_SCALAR, 1),
+        HostValue("restore_lane_slot", pb.VALUE_SOURCE_SLOT, row, lanes),
+        HostValue("restore_lane_endpoint", pb.VALUE_SOURCE_CONSUMED_ENDPOINT, row, lanes),
+        HostValue("restore_lane_row", pb.VALUE_SOURCE_RESTORE_SOURCE, row, lanes),
+        HostValue("restore_page_updates", pb.VALUE_SOURCE_PAGE_TABLE_UPDATES, row, lanes, 2),
+    ]
+
+
+def snapshot_values(geometry: ServingGeometry) -> list[HostValue]:
+    """What SNAPSHOT stages."""
+    lanes, row = geometry.concurrency, pb.INDEXING_ACTIVE_ROW
+    return [
+        HostValue("snapshot_n_lanes", pb.VALUE_SOURCE_LIVE_ROW_COUNT, pb.INDEXING_SCALAR, 1),
+        HostValue("snapshot_lane_slot", pb.VALUE_SOURCE_SLOT, row, lanes),
+        HostValue("snapshot_lane_endpoint", pb.VALUE_SOURCE_CONSUMED_ENDPOINT, row, lanes),
+        HostValue("snapshot_lane_row", pb.VALUE_SOURCE_SNAPSHOT_DESTINATION, row, lanes),
+    ]
+
+
+# Each table in an input buffer of its own, so that the programs of one submission can be staged one after the other.
+_STATE_VALUES = {
+    execution.OPERATION_INITIALIZE: admission_values,
+    execution.OPERATION_RESTORE: restore_values,
+    execution.OPERATION_SNAPSHOT: snapshot_values,
+}
+
+
 @dataclass(frozen=True, slots=True)
 class Surface:
     """What every program shares apart from weights: staged inputs, state, cache and completion."""
@@ -110,6 +144,8 @@ def declare_surface(capture: Capture, geometry: ServingGeometry, page_nbytes: in
     inputs = {
         **_declare_values(capture, "inputs", round_values(geometry)),
         **_declare_values(capture, "admission", admission_values(geometry)),
+        **_declare_values(capture, "restore", restore_values(geometry)),
+        **_declare_values(capture, "snapshot", snapshot_values(geometry)),
     }
     return Surface(
         geometry=geometry,
@@ -120,6 +156,9 @@ def declare_surface(capture: Capture, geometry: ServingGeometry, page_nbytes: in
             bias=state("bias", MAX_BIAS * 2 * _WORD),
             histogram=state("histogram", geometry.vocabulary * _WORD),
             page_table=state("page_table", geometry.pages_per_slot * _WORD),
+            continuation=capture.buffer(
+                CONTINUATION_VIEW, execution.BUFFER_KIND_STATE, geometry.n_state_rows * page_nbytes
+            ),
         ),
         cache=capture.buffer("kv", execution.BUFFER_KIND_CACHE_PLANE, 0, page_nbytes=page_nbytes),
         completion=capture.buffer(
@@ -178,7 +217,8 @@ def model_contract(
             regions=[
                 pb.CacheRegion(
                     kind=pb.REGION_KIND_PAGED_KEY_VALUE, planes=[_buffer_of(surface.cache).id], tokens_per_record=1
-                )
+                ),
+                pb.CacheRegion(kind=pb.REGION_KIND_CONTINUATION, views=[CONTINUATION_VIEW]),
             ],
             page_tables=[pb.PageTableView(buffer=_buffer_of(surface.state.page_table).id)],
         ),
@@ -189,14 +229,15 @@ def model_contract(
 
 
 def _state_views(surface: Surface) -> list[pb.StateView]:
-    """One view a state buffer, a row a slot, and the pending token at the head of the request row."""
+    """One view a state buffer, a row a slot or a state row, and the pending token at the head of the request row."""
     state, slots = surface.state, surface.geometry.concurrency
+    by_slot = (state.requests, state.sampling, state.bias, state.histogram, state.page_table)
     views = []
-    for tensor in (state.requests, state.sampling, state.bias, state.histogram, state.page_table):
+    for tensor, rows in (*((tensor, slots) for tensor in by_slot), (state.continuation, surface.geometry.n_state_rows)):
         buffer = _buffer_of(tensor)
-        row_nbytes = buffer.nbytes // slots
+        row_nbytes = buffer.nbytes // rows
         views.append(
-            pb.StateView(name=buffer.name, buffer=buffer.id, row_stride=row_nbytes, row_nbytes=row_nbytes, rows=slots)
+            pb.StateView(name=buffer.name, buffer=buffer.id, row_stride=row_nbytes, row_nbytes=row_nbytes, rows=rows)
         )
     requests = _buffer_of(state.requests).id
     views.append(
@@ -206,24 +247,24 @@ def _state_views(surface: Surface) -> list[pb.StateView]:
 
 
 def _graph(program: ProgramCapture, geometry: ServingGeometry, views: list[pb.StateView]) -> pb.GraphContract:
-    initializes = program.operation == execution.OPERATION_INITIALIZE
-    values = admission_values(geometry) if initializes else round_values(geometry)
+    values = _STATE_VALUES.get(program.operation, round_values)(geometry)
     if program.operation == execution.OPERATION_DECODE:
         values = [value for value in values if value.source != pb.VALUE_SOURCE_PROMPT_TOKENS]
     touched = program.touched()
+    accesses = [
+        pb.StateAccess(view=view.name, access=_access(*touched[view.buffer]))
+        for view in views
+        if view.buffer in touched
+    ]
     return pb.GraphContract(
         program=program.name,
         operation=program.operation,
         bindings=[
             pb.ValueBinding(destination=value.name, source=value.source, indexing=value.indexing) for value in values
         ],
-        accesses=[
-            pb.StateAccess(view=view.name, access=_access(*touched[view.buffer]))
-            for view in views
-            if view.buffer in touched
-        ],
-        pending_view=PENDING_VIEW,
-        state_rows_per_request=1,
+        accesses=accesses,
+        pending_view=PENDING_VIEW if any(access.view == PENDING_VIEW for access in accesses) else None,
+        state_rows_per_request=STATE_ROWS_PER_REQUEST,
     )
 
 

@@ -22,6 +22,10 @@ COMPLETION_LANE_NBYTES = 224
 SAMPLE_NBYTES = 176
 
 MAX_ADMISSIONS = 8  # slots that one INITIALIZE sets up
+STATE_ROWS_PER_REQUEST = 1
+SNAPSHOT_ROWS_PER_SLOT = (
+    4  # the ends of a prompt and of its answer, and those of the turn before; untouched ones stay virtual
+)
 MAX_CONCURRENCY = 256
 
 
@@ -55,6 +59,15 @@ class ServingGeometry:
     def admissions(self) -> int:
         return min(MAX_ADMISSIONS, self.concurrency)
 
+    @property
+    def n_snapshot_rows(self) -> int:
+        return self.concurrency * SNAPSHOT_ROWS_PER_SLOT
+
+    @property
+    def n_state_rows(self) -> int:
+        """Rows of continuation state: those of the slots, then those of snapshots (CON-11)."""
+        return self.concurrency * STATE_ROWS_PER_REQUEST + self.n_snapshot_rows
+
 
 @dataclass(frozen=True, slots=True)
 class ProgramShape:
@@ -78,6 +91,8 @@ def program_shapes(geometry: ServingGeometry) -> list[ProgramShape]:
     batches = [batch for batch in (1, 2, 4, 8, 16, 32, 64, 128, 256) if batch < lanes] + [lanes]
     chunks = [tokens for tokens in (64, 256, 1024) if tokens < chunk] + [chunk]
     shapes = [ProgramShape(pb.OPERATION_INITIALIZE, batch, 0, 0) for batch in sorted({1, geometry.admissions})]
+    shapes.append(ProgramShape(pb.OPERATION_RESTORE, geometry.admissions, 0, 0))
+    shapes.append(ProgramShape(pb.OPERATION_SNAPSHOT, lanes, 0, 0))
     shapes += [ProgramShape(pb.OPERATION_DECODE, batch, 1, batch) for batch in batches]
     shapes += [
         ProgramShape(pb.OPERATION_PREFILL, min(lanes, 4 if tokens == chunk else 1), tokens, tokens) for tokens in chunks

@@ -21,6 +21,7 @@ from helios.ignition.operations import Activation, AttentionShape, Rows, Weight
 from helios.ignition.preparation.contract import Surface, declare_surface
 from helios.ignition.preparation.geometry import PAGE_TOKENS, ServingGeometry, program_shapes
 from helios.ignition.preparation.layouts import GROUP
+from helios.ignition.preparation.state_programs import STATE_PROGRAMS
 from helios.ignition.recipes.hyperparameters import DenseHyperparameters
 from helios.ignition.recipes.weights import WeightBook, WeightResource
 
@@ -75,8 +76,8 @@ def capture_dense(
     book.check_all_taken()
     for shape in program_shapes(geometry):
         program = capture.program(shape.name, shape.operation, shape.batch, shape.tokens, shape.packed_tokens)
-        if shape.operation == pb.OPERATION_INITIALIZE:
-            ops.slot_init(program, decoder.surface.inputs, decoder.surface.state, geometry)
+        if shape.operation in STATE_PROGRAMS:
+            STATE_PROGRAMS[shape.operation](program, decoder.surface)
         else:
             _generate(program, decoder)
     return CapturedModel(decoder.surface, book.resources)
@@ -189,7 +190,7 @@ def _generate(program: ProgramCapture, decoder: DenseDecoder) -> None:
     """One round: place new pages, expand lanes to rows, run the layers, sample the rows that ask for it, commit."""
     surface, geometry = decoder.surface, decoder.surface.geometry
     inputs, state = surface.inputs, surface.state
-    ops.page_table_update(program, inputs, state.page_table, geometry)
+    ops.page_table_update(program, inputs["page_updates"], inputs["n_page_updates"], state.page_table, geometry)
     table = ops.row_table(program, inputs, state.requests, geometry)
     x = ops.embed(program, table, decoder.embedding)
     for index, layer in enumerate(decoder.layers):

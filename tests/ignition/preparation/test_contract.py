@@ -46,7 +46,27 @@ def test_what_every_round_stages_comes_before_what_few_rounds_stage() -> None:
     rounds = names[: names.index("admission_n_lanes")]
     assert rounds[:3] == ["n_lanes", "n_page_updates", "submission"]
     assert rounds[-3:] == ["prompt_tokens", "page_updates", "mask"]
-    assert names[-2:] == ["admission_bias", "admission_histogram"]
+    admission = [name for name in names if name.startswith("admission")]
+    assert admission[-2:] == ["admission_bias", "admission_histogram"]
+    restore = [name for name in names if name.startswith("restore")]
+    assert restore[-1] == "restore_page_updates"
+
+
+def test_the_programs_of_one_submission_are_staged_in_buffers_of_their_own() -> None:
+    """RT-7: all of them are packed before the first of them runs."""
+    manifest = surface_of()
+    buffers = {}
+    for destination in manifest.destinations:
+        name = destination.name.split("_")[0]
+        group = name if name in ("admission", "restore", "snapshot") else "inputs"
+        buffers.setdefault(group, set()).add(manifest.buffers[destination.buffer].name)
+    assert buffers == {name: {name} for name in ("inputs", "admission", "restore", "snapshot")}
+
+
+def test_state_rows_are_those_of_the_slots_and_those_of_snapshots() -> None:
+    """CON-11."""
+    sizes = ServingGeometry(1000, 6, 512, 261)
+    assert (sizes.n_snapshot_rows, sizes.n_state_rows) == (24, 30)
 
 
 @pytest.mark.parametrize(("concurrency", "prefill"), [(1, 64), (1, 512), (3, 512), (8, 100), (32, 512), (48, 2048)])

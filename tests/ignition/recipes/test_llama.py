@@ -108,7 +108,8 @@ def test_the_page_count_is_left_to_the_loader(tmp_path: Path) -> None:
     manifest = capture_of(tmp_path, TinyModel())
     for program in manifest.programs:
         for node in program.nodes:
-            has_pages = node.kernel.kernel.startswith(("rope_kv", "attention.", "attention_split"))
+            has_pages = node.kernel.kernel.startswith(("rope_kv", "attention.", "attention_split", "page_"))
+            has_pages &= not node.kernel.kernel.startswith("page_table")
             assert len(node.kernel.page_count_offsets) == has_pages
 
 
@@ -120,6 +121,17 @@ def test_each_layer_has_its_part_of_a_page(tmp_path: Path) -> None:
     program = next(program for program in manifest.programs if program.operation == pb.OPERATION_PREFILL)
     offsets = {r.offset for node in program.nodes for r in node.kernel.relocations if r.buffer == plane.id}
     assert offsets == {0, layer_nbytes, 2 * layer_nbytes}
+
+
+def test_snapshots_copy_whole_pages_to_rows_and_back(tmp_path: Path) -> None:
+    """CACHE-5, CON-11: behind the slots' own rows of a page's bytes stand those of snapshots."""
+    manifest = capture_of(tmp_path, TinyModel())
+    assert kernels_of(manifest, pb.OPERATION_RESTORE) == ["page_table_update.1", "page_restore.1"]
+    assert kernels_of(manifest, pb.OPERATION_SNAPSHOT) == ["page_save.1"]
+    by_name = {buffer.name: buffer for buffer in manifest.buffers}
+    assert by_name["continuation"].nbytes == (4 + 16) * by_name["kv"].page_nbytes
+    restore = next(program for program in manifest.programs if program.operation == pb.OPERATION_RESTORE)
+    assert list(restore.nodes[1].depends_on) == [0]
 
 
 @pytest.mark.parametrize(
