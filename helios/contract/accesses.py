@@ -47,8 +47,8 @@ class Touch:
 
 def check_accesses(contract: PreparedContract, manifest: execution.ExecutionManifest, pointers: Pointers) -> None:
     """Raise ContractError for the first node that touches what its graph does not declare."""
-    for graph, program in zip(contract.graphs, manifest.programs, strict=True):
-        _check_serving(contract, graph, program, pointers)
+    for graph in contract.graphs:
+        _check_serving(contract, graph, manifest.programs[graph.index], pointers)
     for program in manifest.tuning_programs:
         for index, touch in _unique_touches(program, pointers):
             buffer = contract.buffers[touch.buffer_id]

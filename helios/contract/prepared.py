@@ -259,6 +259,38 @@ class PreparedContract:
         return max(graph.state_rows_per_request for graph in self.graphs)
 
     @property
+    def state_row_views(self) -> tuple[StateView, ...]:
+        """The views of all row regions: together their rows i are state row i."""
+        return tuple(view for region in self.cache.regions for view in region.views)
+
+    @property
+    def first_snapshot_row(self) -> int:
+        """State rows before it belong to the slots, from it on to snapshots (CON-11)."""
+        return self.request_slots * self.state_rows_per_request
+
+    @property
+    def n_snapshot_rows(self) -> int:
+        """How many snapshots the device can hold; 0 when the core has no programs that save and restore them."""
+        if not (self.graphs_of(Operation.RESTORE) and self.graphs_of(Operation.SNAPSHOT)):
+            return 0
+        return min(view.rows for view in self.state_row_views) - self.first_snapshot_row
+
+    @property
+    def row_nbytes(self) -> int:
+        """One state row, over all row regions."""
+        return sum(view.row_nbytes for view in self.state_row_views)
+
+    @property
+    def page_nbytes(self) -> int:
+        """One page, over all planes."""
+        return sum(buffer.page_nbytes for buffer in self.buffers)
+
+    @property
+    def is_truncatable(self) -> bool:
+        """Whether a snapshot also serves shorter endpoints in its last page: no region sums up what it has seen."""
+        return all(region.kind.is_paged or region.kind is RegionKind.CONTINUATION for region in self.cache.regions)
+
+    @property
     def n_ranks(self) -> int:
         """How many tensor-parallel ranks the core was prepared for."""
         return len(self.rank_resources)

@@ -10,11 +10,12 @@ from collections import defaultdict
 
 import numpy as np
 
-from helios.contract.enums import RegionKind
+from helios.contract.enums import Operation, RegionKind
 from helios.contract.rule import Rule, Subject, Violations, repeated, rule
 from helios.contract.schema import contract_pb2 as contract
 from helios.contract.schema import execution_pb2 as execution
 
+_SNAPSHOT_OPERATIONS = (execution.OPERATION_SNAPSHOT, execution.OPERATION_RESTORE)
 MAX_VIEWS = 256
 MAX_VIEW_ROWS = 1 << 18  # over all views
 
@@ -146,6 +147,20 @@ def state_rows(subject: Subject) -> Violations:
             yield f"state view {name!r}, field 'rows' is {subject.views[name].rows:,}, the slots need {needed:,}"
 
 
+@rule("snapshots", "a snapshot is saved, restored, and has a state row behind those of the slots (CACHE-5, CON-11)")
+def snapshots(subject: Subject) -> Violations:
+    operations = {graph.operation for graph in subject.model.graphs}
+    present = [operation for operation in _SNAPSHOT_OPERATIONS if operation in operations]
+    if len(present) == 1:
+        missing = next(operation for operation in _SNAPSHOT_OPERATIONS if operation not in operations)
+        yield f"a graph has the operation {Operation(present[0]).name}, none has {Operation(missing).name}"
+    views = [subject.views[name] for region in subject.model.cache.regions for name in region.views]
+    per_request = max((graph.state_rows_per_request for graph in subject.model.graphs), default=0)
+    n_spare = min((view.rows for view in views), default=0) - per_request * subject.manifest.request_slots
+    if subject.serving.snapshot_count > max(n_spare, 0):
+        yield f"field 'snapshot_count' is {subject.serving.snapshot_count:,}, the slots leave {max(n_spare, 0):,} state rows"
+
+
 @rule("page-tables", "a page table holds the pages of every slot")
 def page_tables(subject: Subject) -> Violations:
     manifest = subject.manifest
@@ -165,4 +180,4 @@ def page_tables(subject: Subject) -> Violations:
         yield f"buffer {buffer_id} is a page table twice"
 
 
-RULES: tuple[Rule, ...] = (view_names, view_places, view_overlap, cache_regions, state_rows, page_tables)
+RULES: tuple[Rule, ...] = (view_names, view_places, view_overlap, cache_regions, state_rows, snapshots, page_tables)

@@ -58,7 +58,15 @@ def no_speculation(serving: Serving, manifest: Manifest) -> None:
     del serving.speculative_widths[:]
 
 
+def no_program(serving: Serving, manifest: Manifest, name: str) -> None:
+    serving.model.graphs.remove(graph(serving, name))
+    manifest.programs.remove(program(manifest, name))
+
+
 BREAKS: list[tuple[str, str, Edit]] = [
+    ("snapshots", "operation SNAPSHOT, none has RESTORE", lambda s, m: no_program(s, m, RESTORE)),
+    ("snapshots", "operation RESTORE, none has SNAPSHOT", lambda s, m: no_program(s, m, SNAPSHOT)),
+    ("snapshots", "'snapshot_count' is 1, the slots leave 0", lambda s, m: put(s, snapshot_count=1)),
     ("sampling-defaults", "'frequency_penalty' is 3", lambda s, m: put(s.sampling, frequency_penalty=3)),
     ("sampling-defaults", "'presence_penalty' is -3", lambda s, m: put(s.sampling, presence_penalty=-3)),
     # frontend

@@ -22,6 +22,7 @@ from tests.contract.editing import (
     program,
     put,
 )
+from tests.contract.full_sample import full_contract, full_manifest
 from tests.contract.sample import DECODE, MIXED, sample_contract, sample_manifest
 
 
@@ -82,6 +83,30 @@ def test_the_abi_label_selects_nothing() -> None:
     manifest = sample_manifest()
     manifest.abi_label = "from the future"
     assert PreparedContract.from_core(sample_contract(), manifest).abi_label == "from the future"
+
+
+def test_snapshots_have_the_state_rows_behind_those_of_the_slots() -> None:
+    """CON-11, CACHE-1: what the cache books are sized by."""
+    serving, manifest = full_contract(), full_manifest()
+    view = next(view for view in serving.model.state_views if view.name == "rows")
+    view.rows, manifest.buffers[view.buffer].nbytes, serving.snapshot_count = 11, 11 * 64, 3
+    contract = PreparedContract.from_core(serving, manifest)
+    assert (contract.first_snapshot_row, contract.n_snapshot_rows, contract.snapshot_count) == (8, 3, 3)
+    assert (contract.row_nbytes, contract.page_nbytes) == (64, 2048)
+
+
+def test_a_core_without_programs_for_them_has_no_snapshots() -> None:
+    """CORE-7: prefixes are reused at whole pages then."""
+    contract = PreparedContract.from_core(sample_contract(), sample_manifest())
+    assert (contract.n_snapshot_rows, contract.row_nbytes, contract.page_nbytes) == (0, 0, 2048)
+
+
+@pytest.mark.parametrize(("kind", "is_truncatable"), [("CONTINUATION", True), ("RECURRENT", False)])
+def test_state_that_sums_up_its_tokens_cannot_be_cut_short(kind: str, is_truncatable: bool) -> None:
+    """CACHE-5: a recurrent state is that of its own endpoint alone."""
+    serving = full_contract()
+    serving.model.cache.regions[1].kind = pb.RegionKind.Value(f"REGION_KIND_{kind}")
+    assert PreparedContract.from_core(serving, full_manifest()).is_truncatable is is_truncatable
 
 
 def test_a_speculative_graph_with_one_length_source_is_accepted() -> None:
