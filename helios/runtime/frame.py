@@ -16,6 +16,7 @@ from helios.errors import InternalError
 from helios.packing.packer import Packer
 from helios.packing.values import Values
 from helios.runtime.record import CompletionRecord, Submitted
+from helios.scheduler.round import LaneCompletion
 
 
 class Frame:
@@ -31,7 +32,7 @@ class Frame:
     ) -> None:
         self.index = index
         self.is_busy = False
-        self.submitted = Submitted(0, 0, 0, index)
+        self._submitted: Submitted | None = None
         self._stream = device.stream
         self._inputs = inputs
         self._completion = completion
@@ -53,20 +54,21 @@ class Frame:
             target = self._inputs[span.buffer_id].address + span.start
             self._stream.copy_async(target, source, span.end - span.start, COPY_HOST_TO_DEVICE)
 
-    def submit(self, submitted: Submitted) -> None:
-        """Queue the copy of the completion back, and the event. The frame is busy until `wait`."""
+    def submit(self, submitted: Submitted | None) -> None:
+        """Queue the copy of the completion back, when lanes were `submitted`, and the event. The frame is busy until `wait`."""
         self.is_busy = True
-        self.submitted = submitted
-        n_bytes = self._header_nbytes + submitted.n_lanes * self._lane_nbytes
-        source = self._completion.address
-        self._stream.copy_async(self._record_memory.address, source, n_bytes, COPY_DEVICE_TO_HOST)
+        self._submitted = submitted
+        if submitted is not None:
+            n_bytes = self._header_nbytes + submitted.n_lanes * self._lane_nbytes
+            source = self._completion.address
+            self._stream.copy_async(self._record_memory.address, source, n_bytes, COPY_DEVICE_TO_HOST)
         self._event.record(self._stream)
 
-    def wait(self) -> CompletionRecord:
-        """Block (GIL released) until the round is complete. Raises DeviceError when the device failed."""
+    def wait(self) -> list[LaneCompletion]:
+        """Block (GIL released) until the round is complete. Raises DeviceError when the device failed or answers another round."""
         self._event.synchronize()
         self.is_busy = False
-        return self._record
+        return [] if self._submitted is None else self._record.read(self._submitted)
 
     def close(self) -> None:
         self._event.close()

@@ -1,17 +1,18 @@
-"""ModelRuntime: a core's programs made launchable, and rounds executed in two frames.
+"""ModelRuntime: a core's programs made launchable, rounds executed in two frames, transfers beside them.
 
 It knows contracts, buffers and graphs, no requests' texts and no sockets; there is no branch on a model's name (RT-1). Invariants:
-nothing is allocated, captured or compiled after `load` (RT-7); everything a graph touches lives until `close`, which waits
-for the device to drain (RT-6).
+nothing is allocated, captured or compiled after `load` (RT-7); everything that a graph or a copy touches lives until `close`, which
+waits for both streams to drain (RT-6).
 """
 
 from __future__ import annotations
 
 import contextlib
 from collections import defaultdict, deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from types import TracebackType
 
+from helios.cache.transfer import Transfer
 from helios.contract.accesses import check_accesses
 from helios.contract.enums import BufferKind
 from helios.contract.prepared import PreparedContract
@@ -22,12 +23,15 @@ from helios.device.graph import GraphExec
 from helios.device.memory import DeviceBuffer
 from helios.device.program import BoundBuffer, instantiate, kernel_pointers
 from helios.errors import ContractError, DeviceError, OutOfMemoryError
+from helios.packing.values import Values
 from helios.runtime.admission import admission_values
 from helios.runtime.frame import Frame
 from helios.runtime.record import Submitted
 from helios.runtime.round_values import RoundValues
+from helios.runtime.state_values import StateValues
 from helios.runtime.supply import check_supply
-from helios.scheduler.round import LaneCompletion, Round
+from helios.runtime.transfers import TransferQueue
+from helios.scheduler.round import LaneCompletion, ProgramShape, Round
 
 N_FRAMES = 2
 
@@ -35,14 +39,24 @@ N_FRAMES = 2
 class ModelRuntime:
     """Owns device buffers, graphs and frames of one loaded core. Use `load`, then `launch` and `complete` in turn."""
 
-    def __init__(self, device: Device, contract: PreparedContract, buffers: list[DeviceBuffer]) -> None:
+    def __init__(
+        self,
+        device: Device,
+        contract: PreparedContract,
+        buffers: list[DeviceBuffer],
+        transfers: TransferQueue,
+    ) -> None:
         self._device = device
         self._contract = contract
         self._buffers = buffers
+        self._transfers = transfers
         self._graphs: dict[int, GraphExec] = {}
         self._in_flight: deque[tuple[Frame, Round]] = deque()
         self._sequence = 0
+        self._operations = {graph.index: graph.operation for graph in contract.graphs}
+        self._n_launches = dict.fromkeys(self._operations.values(), 0)
         self._values = RoundValues(contract.completion.lanes_capacity, contract.pages_per_slot)
+        self._state_values = StateValues(contract)
         inputs = {b.id: buffers[b.id] for b in contract.buffers if b.kind is BufferKind.INPUT}
         completion = buffers[contract.completion.buffer_id]
         self._frames = [Frame(index, device, contract, inputs, completion) for index in range(N_FRAMES)]
@@ -56,8 +70,12 @@ class ModelRuntime:
         device: Device,
         n_pages: int,
         progress: Callable[[int, int], None] | None = None,
+        *,
+        n_host_pages: int = 0,
+        n_host_rows: int = 0,
     ) -> ModelRuntime:
-        """Allocate every buffer, fill the weights, tune, instantiate every program. Raises ContractError or OutOfMemoryError."""
+        """Allocate every buffer and host store, fill the weights, tune, instantiate every program. Raises ContractError or
+        OutOfMemoryError. Host pages and rows are what transfers may move to host memory."""
         if contract.n_ranks != 1:
             raise ContractError(f"the core was prepared for {contract.n_ranks} ranks, this server runs 1")
         check_supply(contract)
@@ -65,11 +83,12 @@ class ModelRuntime:
         runtime: ModelRuntime | None = None
         try:
             _allocate(buffers, contract, device, n_pages)
+            transfers = TransferQueue(device, contract, buffers, n_host_pages, n_host_rows)
+            runtime = cls(device, contract, buffers, transfers)
             _fill_weights(buffers, contract, core, device, progress)
-            runtime = cls(device, contract, buffers)
             bound = _bind(contract, buffers)
-            for index, program in enumerate(manifest.programs):
-                runtime._graphs[index] = instantiate(device, program, bound, n_pages)
+            for graph in contract.graphs:  # those that were selected (CON-1)
+                runtime._graphs[graph.index] = instantiate(device, manifest.programs[graph.index], bound, n_pages)
             _tune(contract, manifest, device, bound, n_pages)
             device.stream.synchronize()
         except BaseException:
@@ -94,22 +113,48 @@ class ModelRuntime:
     def launch(self, round_: Round) -> None:
         """Queue a round: inputs, graphs, completion, event. Returns at once; the order of launches is the order of completions."""
         frame = next(frame for frame in self._frames if not frame.is_busy)
-        if round_.admissions and round_.initializer is not None:
-            index = round_.initializer.index
-            frame.stage(index, admission_values(round_.admissions, self._contract.vocabulary))
-            self._graphs[index].launch(self._device.stream)
         self._sequence += 1
-        index = round_.program.index
-        frame.stage(index, self._values.of(round_, self._sequence, frame.index))
-        self._graphs[index].launch(self._device.stream)
-        frame.submit(Submitted(self._sequence, index, len(round_.lanes), frame.index))
+        submitted = None
+        if round_.initializer is not None:
+            self._run(frame, round_.initializer, admission_values(round_.admissions, self._contract.vocabulary))
+        if round_.restorer is not None:
+            self._run(frame, round_.restorer, self._state_values.of_restores(round_.restores))
+        if round_.program is not None:
+            self._run(frame, round_.program, self._values.of(round_, self._sequence, frame.index))
+            submitted = Submitted(self._sequence, round_.program.index, len(round_.lanes), frame.index)
+        if round_.snapshotter is not None:
+            self._run(frame, round_.snapshotter, self._state_values.of_snapshots(round_.snapshots))
+        frame.submit(submitted)
         self._in_flight.append((frame, round_))
+
+    def _run(self, frame: Frame, program: ProgramShape, values: Values) -> None:
+        frame.stage(program.index, values)
+        self._graphs[program.index].launch(self._device.stream)
+        self._n_launches[self._operations[program.index]] += 1
 
     def complete(self) -> tuple[Round, list[LaneCompletion]]:
         """Wait for the oldest round in flight and read its completion. Raises DeviceError."""
         frame, round_ = self._in_flight.popleft()
-        record = frame.wait()
-        return round_, record.read(frame.submitted)
+        return round_, frame.wait()
+
+    # -- transfers
+
+    @property
+    def n_transfers(self) -> int:
+        """Transfers that were started and not yet reported finished."""
+        return self._transfers.n_unfinished
+
+    def start_transfers(self, transfers: Iterable[Transfer]) -> None:
+        """Queue copies between device and host memory, beside the rounds. Returns at once."""
+        self._transfers.start(transfers)
+
+    def finished_transfers(self) -> list[Transfer]:
+        """The transfers that have finished since the last call, without waiting. Raises DeviceError."""
+        return self._transfers.finished()
+
+    def wait_transfer(self) -> None:
+        """Block until `finished_transfers` has one to report. Raises DeviceError."""
+        self._transfers.wait()
 
     # -- life
 
@@ -121,12 +166,18 @@ class ModelRuntime:
         return {
             "device_bytes": sum(buffer.size_bytes for buffer in self._buffers),
             "submissions_total": self._sequence,
+            **{
+                f'graph_launches_total{{operation="{operation.name.lower()}"}}': count
+                for operation, count in self._n_launches.items()
+            },
+            **self._transfers.statistics(),
         }
 
     def close(self) -> None:
-        """Drain the device, then free frames, graphs and buffers."""
+        """Drain both streams, then free frames, graphs, host stores and buffers."""
         with contextlib.suppress(DeviceError):  # a sticky fault: nothing runs any more, and memory still has to go
             self._device.stream.synchronize()
+        self._transfers.close()
         for frame in self._frames:
             frame.close()
         for graph in self._graphs.values():

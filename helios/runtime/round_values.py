@@ -11,6 +11,7 @@ import itertools
 import numpy as np
 
 from helios.contract.enums import ValueSource
+from helios.errors import InternalError
 from helios.packing.values import LaneTable, SubmissionWords, Values, page_update_values
 from helios.scheduler.round import Round
 
@@ -25,6 +26,8 @@ class RoundValues:
 
     def of(self, round_: Round, sequence: int, frame_index: int) -> Values:
         """Values of a submission; row i of each array is lane i, and prompt tokens are packed over the prompt lanes."""
+        if round_.program is None:
+            raise InternalError("a round without a program has no values")
         values = self._lanes.of(round_.lanes)
         values.update(page_update_values(round_.page_updates, self._pages_per_slot))
         values[ValueSource.SUBMISSION] = self._submission.of(sequence, round_.program.index, frame_index)

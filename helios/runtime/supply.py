@@ -1,7 +1,7 @@
 """Which values this runtime has for the programs that it launches; a program that needs another is refused when it is loaded.
 
-It knows operations and sources, no values: `admission.py` and `round_values.py` make those. A destination that no one fills would
-keep its bytes, so a loaded program has a value for each of its bindings (RT-7).
+It knows operations and sources, no values: `admission.py`, `round_values.py` and `state_values.py` make those. A destination that
+no one fills would keep its bytes, so a loaded program has a value for each of its bindings (RT-7).
 """
 
 from __future__ import annotations
@@ -42,12 +42,28 @@ ROUND_SOURCES = frozenset(
         ValueSource.SUBMISSION,
     }
 )
+_STATE_SOURCES = frozenset(
+    {
+        ValueSource.LIVE_ROW_COUNT,
+        ValueSource.SLOT,
+        ValueSource.LIVE_STATE_ROW,
+        ValueSource.CONSUMED_ENDPOINT,
+    }
+)
+RESTORE_SOURCES = _STATE_SOURCES | {
+    ValueSource.RESTORE_SOURCE,
+    ValueSource.PAGE_TABLE_UPDATES,
+    ValueSource.PAGE_TABLE_UPDATE_COUNT,
+}
+SNAPSHOT_SOURCES = _STATE_SOURCES | {ValueSource.SNAPSHOT_DESTINATION}
 _OWN = frozenset({ValueSource.CONSTANT, ValueSource.INACTIVE_PADDING})  # the plan's own, without a value
 _SUPPLY = {
     Operation.INITIALIZE: ADMISSION_SOURCES,
     Operation.PREFILL: ROUND_SOURCES,
     Operation.DECODE: ROUND_SOURCES,
     Operation.MIXED: ROUND_SOURCES,
+    Operation.RESTORE: RESTORE_SOURCES,
+    Operation.SNAPSHOT: SNAPSHOT_SOURCES,
 }
 
 

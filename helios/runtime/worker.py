@@ -1,8 +1,8 @@
 """The model worker: the one thread that owns scheduler, cache books and device.
 
 It knows no sockets and no event loop: commands come in through a locked queue, events go out through `deliver`. It launches ahead
-while a frame is free, then sleeps in the device's event or on the command queue; it never spins. Every submitted request gets
-exactly one ending, also when the device dies.
+while a frame is free, then sleeps in the event of a round or a transfer, or on the command queue; it never spins. Every submitted
+request gets exactly one ending, also when the device dies.
 """
 
 from __future__ import annotations
@@ -101,20 +101,29 @@ class ModelWorker:
             self._fail(InternalError(f"the model worker failed: {error}"))
 
     def _step(self) -> bool:
-        """Take commands, launch what can be launched, retire one round. False once stopped."""
+        """Take commands, launch what can be launched, retire one round or wait for one transfer. False once stopped."""
         self._take_commands(may_sleep=not self._scheduler.has_work)
         if self._is_stopping:
             return False
-        while self._runtime.has_free_frame:
-            round_ = self._scheduler.plan()
-            if round_ is None:
-                break
-            self._runtime.launch(round_)
+        self._launch()
         if self._runtime.n_in_flight:
             self._retire()
+        elif self._scheduler.is_waiting:
+            self._runtime.wait_transfer()
         elif self._scheduler.has_work:
             raise InternalError("requests are waiting, and no round can be planned")
         return True
+
+    def _launch(self) -> None:
+        """Rounds into the free frames, and the transfers that planning asked for beside them."""
+        for transfer in self._runtime.finished_transfers():
+            self._scheduler.finish_transfer(transfer)
+        while self._runtime.has_free_frame:
+            round_ = self._scheduler.plan()
+            self._runtime.start_transfers(self._scheduler.take_transfers())
+            if round_ is None:
+                break
+            self._runtime.launch(round_)
 
     def _take_commands(self, may_sleep: bool) -> None:
         with self._wake:
