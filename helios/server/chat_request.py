@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from helios.errors import InvalidValueError
-from helios.prompt.chat_template import Message
+from helios.prompt.conversation import Message
 from helios.server.fields import Fields, checked_text
 from helios.server.options import MAX_CANDIDATES, GenerationOptions, Limits, read_options
 

@@ -16,7 +16,9 @@ from typing import TYPE_CHECKING, TypeVar
 
 from helios.errors import ContextLengthError
 from helios.output.pipeline import OutputPipeline, host_stop
-from helios.prompt.chat_template import ChatTemplate, Message
+from helios.prompt.chat_template import ChatTemplate
+from helios.prompt.controls import ControlTokens
+from helios.prompt.conversation import Conversation, Message
 from helios.scheduler.request import GenerationRequest
 from helios.server.chat_request import read_chat_request
 from helios.server.completion_request import Prompt, read_completion_request
@@ -48,7 +50,7 @@ class Frontend:
         self._limits = Limits(engine.served_id, engine.aliases, engine.vocabulary, engine.sampling_defaults)
         self._template = ChatTemplate(
             engine.chat_template,
-            engine.tokenizer,
+            ControlTokens(engine.tokenizer),
             bos_text=engine.bos_text,
             eos_text=engine.eos_text,
             clock=datetime.now,
@@ -74,7 +76,7 @@ class Frontend:
 
     def chat_tokens(self, messages: Sequence[Message]) -> list[int]:
         """The tokens of a conversation that the assistant is to continue."""
-        return self._template.encode(messages)
+        return self._template.encode(Conversation(tuple(messages)))
 
     def prompt_tokens(self, prompt: Prompt) -> list[int]:
         """The tokens of a raw prompt. It is the caller's whole input, so control tokens may be spelled in it."""

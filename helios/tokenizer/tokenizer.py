@@ -21,7 +21,7 @@ _BYTE_TOKEN = re.compile(r"<0x([0-9A-F]{2})>")
 
 
 class Tokenizer:
-    """The vocabulary of one model. Made by `from_bytes`."""
+    """The vocabulary of one model. Made by `from_bytes`. `added_tokens` are found in text as they are spelled, special or not."""
 
     def __init__(self, asset: bytes) -> None:
         # The library decides by a property of the whole tokenizer whether special tokens are found in text, and setting it
@@ -32,6 +32,7 @@ class Tokenizer:
         settings = json.loads(asset)
         decoders = _decoders(settings)
         added = self._open.get_added_tokens_decoder()
+        self.added_tokens = {token.content: token_id for token_id, token in added.items()}
         self._special = frozenset(token_id for token_id, token in added.items() if token.special)
         unknown = settings["model"].get("unk_token")
         self._forbidden = self._special - {None if unknown is None else self.token_id(unknown)}
@@ -60,6 +61,17 @@ class Tokenizer:
             return ids
         return self._respell(text, encoding)
 
+    def guarded(self, texts: Iterable[str]) -> Tokenizer:
+        """This vocabulary with the tokens `texts` special as well: plain text yields them as little as any other special one."""
+        guarded = set(texts)
+        settings = json.loads(self._open.to_str())
+        for token in settings["added_tokens"]:
+            token["special"] = token["special"] or token["content"] in guarded
+        tokenizer = Tokenizer(json.dumps(settings).encode())
+        ids = [tokenizer.encode(text, allow_special=True) for text in guarded]
+        tokenizer._forbidden |= {single[0] for single in ids if len(single) == 1}
+        return tokenizer
+
     def token_bytes(self, token_id: int) -> bytes:
         """The bytes that a token stands for; those of its spelling for a special token. InvalidValueError for an unknown id."""
         if not 0 <= token_id < self.vocabulary_size:
@@ -79,6 +91,11 @@ class Tokenizer:
         """The id of the token that the vocabulary spells so (in its own alphabet), None when there is none."""
         found: int | None = self._open.token_to_id(text)
         return found
+
+    def single_token(self, text: str) -> int | None:
+        """The id of the one token that `text` becomes, None when it becomes several."""
+        ids = self.encode(text, allow_special=True)
+        return ids[0] if len(ids) == 1 and self._all_bytes[ids[0]] == text.encode("utf-8") else None
 
     def decode(self, ids: Iterable[int], *, skip_special: bool = False) -> str:
         """The text of a sequence. Bytes that are not UTF-8 become U+FFFD; a leading space that encoding adds is dropped."""

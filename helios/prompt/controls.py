@@ -1,0 +1,49 @@
+"""The control tokens of a prompt: what the template may spell and people may not.
+
+It knows the vocabulary and the markers of the answer's syntax, no template. Text of people never yields a special token, nor the
+token of a marker, however it is spelled; the template's own spellings yield exactly their tokens.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from helios.contract.frontend import Frontend
+from helios.prompt.shield import ControlSpellings
+from helios.tokenizer.tokenizer import Tokenizer
+
+
+class ControlTokens:
+    """Made once for a model. `markers` are spellings that delimit reasoning and tool calls."""
+
+    def __init__(self, tokenizer: Tokenizer, markers: Iterable[str] = ()) -> None:
+        single = {marker for marker in markers if len(tokenizer.encode(marker, allow_special=True)) == 1}
+        special = set(_special_spellings(tokenizer))
+        self._tokenizer = tokenizer
+        self._plain = tokenizer.guarded(single - special) if single - special else tokenizer
+        self.spellings = ControlSpellings(special | single)
+
+    def encode(self, text: str) -> list[int]:
+        """The template's text, in which people's text spells nothing."""
+        return self._tokenizer.encode(text, allow_special=True)
+
+    def encode_plain(self, text: str) -> list[int]:
+        """People's text, whatever it spells."""
+        return self._plain.encode(text, allow_special=False)
+
+
+def frontend_markers(frontend: Frontend) -> Iterator[str]:
+    """The markers that a frontend declares, as they stand in the text."""
+    if frontend.tool_markers is not None:
+        yield from (frontend.tool_markers.call.opener, frontend.tool_markers.call.closer)
+    if frontend.reasoning_markers is not None and frontend.reasoning_markers.reasoning is not None:
+        yield from (frontend.reasoning_markers.reasoning.opener, frontend.reasoning_markers.reasoning.closer)
+    if frontend.assistant is not None:
+        boundary = frontend.assistant
+        yield from (text for text in (boundary.message_end, boundary.header_end, boundary.internal_end) if text.strip())
+
+
+def _special_spellings(tokenizer: Tokenizer) -> Iterator[str]:
+    for token_id in range(tokenizer.vocabulary_size):
+        if tokenizer.is_special(token_id):
+            yield tokenizer.token_bytes(token_id).decode("utf-8", errors="replace")
