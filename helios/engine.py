@@ -7,15 +7,17 @@ ends with exactly one Finished or Failed event, whatever happens to the device, 
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import threading
+import time
 from collections import deque
 from collections.abc import Callable
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 
 from helios.cache.pages import PagePool
-from helios.contract.enums import Operation
 from helios.contract.prepared import PreparedContract, SamplingDefaults
 from helios.contract.schema import core_pb2, execution_pb2
 from helios.corefile.authorize import authorize
@@ -27,30 +29,20 @@ from helios.errors import (
     CoreError,
     HeliosError,
     InvalidValueError,
-    OutOfMemoryError,
     QueueFullError,
-    SettingError,
     ShuttingDownError,
 )
+from helios.metrics import Number
 from helios.runtime.admission import check_sampling
+from helios.runtime.capacities import Capacities, choose_capacities, choose_limits
+from helios.runtime.lifecycle import Lifecycle, Times
 from helios.runtime.model import ModelRuntime
+from helios.runtime.selection import program_table, select_programs
 from helios.runtime.worker import ModelWorker
-from helios.scheduler.programs import ProgramTable, RoundKind
 from helios.scheduler.request import Event, Failed, Finished, GenerationRequest
-from helios.scheduler.round import ProgramShape
-from helios.scheduler.scheduler import Delivery, Scheduler, SchedulerLimits
+from helios.scheduler.scheduler import Delivery, Scheduler
 from helios.settings import Settings
 from helios.tokenizer.tokenizer import Tokenizer
-
-# Share of the free memory that the KV cache may take on a device whose memory others use as well.
-CACHE_MEMORY_SHARE = 0.5
-
-_KINDS = {
-    Operation.INITIALIZE: RoundKind.INITIALIZE,
-    Operation.PREFILL: RoundKind.PREFILL,
-    Operation.DECODE: RoundKind.DECODE,
-    Operation.MIXED: RoundKind.MIXED,
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +67,8 @@ class Bootstrap:
 class Generation:
     """One running request, on the event loop that submitted it."""
 
-    def __init__(self, key: int, cancel: Callable[[int], None]) -> None:
+    def __init__(self, key: int, cancel: Callable[[int], None], times: Times) -> None:
+        self.times = times
         self._key = key
         self._cancel = cancel
         self._events: deque[Event] = deque()
@@ -134,30 +127,29 @@ class Engine:
 
     def __init__(
         self,
-        core: Core,
         bootstrap: Bootstrap,
-        device: Device,
+        capacities: Capacities,
         runtime: ModelRuntime,
         scheduler: Scheduler,
-        limits: SchedulerLimits,
-        queue_capacity: int,
+        settings: Settings,
+        owned: ExitStack,
     ) -> None:
+        """`owned` closes what the worker runs on, after it has stopped."""
         contract = bootstrap.contract
-        self._core = core
-        self._device = device
-        self._runtime = runtime
-        self._limits = limits
-        self._n_most_admitted = queue_capacity + limits.max_active
+        self._capacities = capacities
+        self._owned = owned
+        self._n_most_admitted = settings.queue_capacity + capacities.limits.max_active
         self._n_admitted = 0
         self._n_refused = 0
         self._next_key = 0
         self._generations: dict[int, tuple[asyncio.AbstractEventLoop, Generation]] = {}
+        self._lifecycle = Lifecycle()
         self._lock = threading.Lock()
         self._is_draining = False
         self._worker = ModelWorker(runtime, scheduler, self._deliver)
         self.served_id = contract.served_id
         self.aliases = contract.aliases
-        self.context_tokens = limits.context_tokens
+        self.context_tokens = capacities.limits.context_tokens
         self.vocabulary = contract.vocabulary
         self.tokenizer = bootstrap.tokenizer
         self.chat_template = bootstrap.chat_template
@@ -165,35 +157,30 @@ class Engine:
         self.eos_text = contract.frontend.eos_text
         self.adds_bos = contract.frontend.adds_bos
         self.eos_tokens: tuple[int, ...] = contract.frontend.eos_tokens
-        self.sampling_defaults: SamplingDefaults = contract.sampling
-        self.description = (
-            f"{contract.served_id} on {device.name} ({device.reason}): context {limits.context_tokens:,}, "
-            f"{limits.max_active} active, {scheduler.statistics()['pages_total']:,} pages of {limits.page_tokens} tokens"
-        )
+        self.sampling_defaults = _sampling_defaults(contract.sampling, settings)
+        self.description = f"{contract.served_id}: {capacities.describe()}"
 
     @classmethod
     def start(cls, core_path: Path, settings: Settings, progress: Callable[[int, int], None] | None = None) -> Engine:
         """Load a core and start its worker. Raises ArtifactError, SettingError, OutOfMemoryError or DeviceError."""
-        core = open_core(core_path)
-        device: Device | None = None
-        runtime: ModelRuntime | None = None
-        try:
+        with ExitStack() as owned:
+            core = owned.enter_context(open_core(core_path))
             bootstrap = Bootstrap.load(core, settings.accept)
-            limits = _limits(bootstrap.contract, settings)
-            device = Device.open(settings.device, settings.threads)
-            n_pages = _cache_pages(bootstrap.contract, limits, device)
-            runtime = ModelRuntime.load(core, bootstrap.contract, bootstrap.manifest, device, n_pages, progress)
-            scheduler = Scheduler(limits, program_table(bootstrap.contract), PagePool(n_pages))
-            engine = cls(core, bootstrap, device, runtime, scheduler, limits, settings.queue_capacity)
-        except BaseException:
-            if runtime is not None:
-                runtime.close()
-            if device is not None:
-                device.close()
-            core.close()
-            raise
-        engine._worker.start()
+            limits = choose_limits(bootstrap.contract, settings)
+            contract = select_programs(bootstrap.contract, limits)
+            device = owned.enter_context(Device.open(settings.device, settings.threads))
+            capacities = choose_capacities(contract, limits, settings, device.memory_free_bytes())
+            loaded = ModelRuntime.load(core, contract, bootstrap.manifest, device, capacities.n_pages, progress)
+            runtime = owned.enter_context(loaded)
+            scheduler = Scheduler(limits, program_table(contract), PagePool(capacities.n_pages))
+            engine = cls(bootstrap, capacities, runtime, scheduler, settings, owned.pop_all())
+        engine.description += f" on {device.name} ({device.reason})"
+        engine.run()
         return engine
+
+    def run(self) -> None:
+        """Start the model worker."""
+        self._worker.start()
 
     # -- requests
 
@@ -222,14 +209,18 @@ class Engine:
                 )
         check_sampling(request.sampling, self.vocabulary, len(request.eos_tokens))
 
-    def submit(self, request: GenerationRequest) -> Generation:
-        """Start generating; call on the event loop that will read the events. Raises RequestError."""
+    def submit(self, request: GenerationRequest, arrived_s: float | None = None) -> Generation:
+        """Start generating; call on the event loop that will read the events. Raises RequestError.
+
+        `arrived_s`: when the request came in, by `time.monotonic`, where that was before now.
+        """
         self.check(request)
         loop = asyncio.get_running_loop()
         with self._lock:
             self._next_key += 1
             key = self._next_key
-            generation = Generation(key, self._worker.cancel)
+            times = self._lifecycle.submit(time.monotonic() if arrived_s is None else arrived_s)
+            generation = Generation(key, self._worker.cancel, times)
             self._generations[key] = (loop, generation)
         self._worker.submit(key, request)
         return generation
@@ -240,10 +231,12 @@ class Engine:
 
     def _deliver(self, delivery: Delivery) -> None:
         """On the worker thread: hand a round's events to their loops, one wake-up for each loop."""
+        now_s = time.monotonic()
         batches: dict[asyncio.AbstractEventLoop, list[tuple[Generation, list[Event]]]] = {}
         with self._lock:
             for key, events in delivery:
                 loop, generation = self._generations[key]
+                self._lifecycle.take(generation.times, events, now_s)
                 batches.setdefault(loop, []).append((generation, events))
                 if isinstance(events[-1], Finished | Failed):
                     del self._generations[key]
@@ -265,11 +258,13 @@ class Engine:
     def fault(self) -> HeliosError | None:
         return self._worker.fault
 
-    def statistics(self) -> dict[str, int | float]:
-        """Counters (names end in _total) and gauges."""
+    def statistics(self) -> dict[str, Number]:
+        """What /metrics shows, by metric name."""
         with self._lock:
             admission = {"requests_admitted": self._n_admitted, "requests_refused_total": self._n_refused}
-        return {**self._worker.statistics(), **admission}
+        worker = self._worker.statistics()
+        usage = {"cache_usage_ratio": worker["pages_held"] / self._capacities.n_pages}
+        return {**admission, **self._lifecycle.statistics(), **worker, **self._capacities.statistics(), **usage}
 
     async def drain(self, timeout_s: float) -> None:
         """Refuse new requests and wait for the running ones, at most `timeout_s`; then cancel what is left."""
@@ -284,9 +279,7 @@ class Engine:
         """End everything, wait for the device, free it. Blocks; safe to call twice."""
         self._is_draining = True
         self._worker.stop()
-        self._runtime.close()
-        self._device.close()
-        self._core.close()
+        self._owned.close()
 
     def __enter__(self) -> Engine:
         return self
@@ -311,40 +304,7 @@ def _resource(core: Core, kind: core_pb2.ResourceKind) -> bytes:
     return data
 
 
-def _limits(contract: PreparedContract, settings: Settings) -> SchedulerLimits:
-    """Load-time selection may lower what the core was prepared for, never raise it (CON-1)."""
-    context = settings.context or contract.context_tokens
-    if context > contract.context_tokens:
-        raise SettingError(f"--context is {context:,}, this core was prepared for {contract.context_tokens:,}")
-    max_active = settings.max_active or contract.concurrency
-    if max_active > contract.concurrency:
-        raise SettingError(f"--max-active is {max_active}, this core was prepared for {contract.concurrency}")
-    return SchedulerLimits(max_active, context, contract.prefill_tokens, contract.page_tokens, contract.vocabulary)
-
-
-def _cache_pages(contract: PreparedContract, limits: SchedulerLimits, device: Device) -> int:
-    """Pages for every slot's whole context, or as many as fit; at least one whole context must fit."""
-    n_least = -(-limits.context_tokens // limits.page_tokens)
-    page_nbytes = sum(b.page_nbytes for b in contract.buffers)
-    fixed_nbytes = sum(b.nbytes for b in contract.buffers)
-    free_nbytes = device.memory_free_bytes() - fixed_nbytes
-    n_fit = int(free_nbytes * CACHE_MEMORY_SHARE) // page_nbytes
-    if n_fit < n_least:
-        need = fixed_nbytes + int(n_least * page_nbytes / CACHE_MEMORY_SHARE)
-        raise OutOfMemoryError(
-            f"{contract.served_id} with a context of {limits.context_tokens:,} tokens needs {need / 2**30:.1f} GiB of free memory, "
-            f"{device.memory_free_bytes() / 2**30:.1f} GiB are free on {device.name}",
-            hint="lower --context",
-        )
-    return min(n_fit, n_least * limits.max_active)
-
-
-def program_table(contract: PreparedContract) -> ProgramTable:
-    programs: dict[RoundKind, list[ProgramShape]] = {kind: [] for kind in RoundKind}
-    for graph in contract.graphs:
-        kind = _KINDS.get(graph.operation)
-        if kind is not None:
-            programs[kind].append(
-                ProgramShape(graph.index, graph.name, graph.batch_capacity, graph.packed_token_capacity)
-            )
-    return ProgramTable(programs)
+def _sampling_defaults(core: SamplingDefaults, settings: Settings) -> SamplingDefaults:
+    """A start-up option wins over the core's default; a request wins over both (CON-2)."""
+    options = {field.name: getattr(settings, field.name) for field in dataclasses.fields(core)}
+    return dataclasses.replace(core, **{name: value for name, value in options.items() if value is not None})

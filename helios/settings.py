@@ -19,13 +19,14 @@ from helios.errors import MissingFileError, SettingError
 
 VERSION = "0.1.0"
 ENVIRONMENT_PREFIX = "HELIOS_"
+_BOOLEANS: Mapping[object, bool] = {True: True, "true": True, False: False, "false": False}
 
 
 @dataclass(frozen=True, slots=True)
 class Rule:
     """What a setting's value may be. `choices` is for text; `low` and `high` are inclusive, for numbers."""
 
-    kind: type[int] | type[float] | type[str]
+    kind: type[int] | type[float] | type[str] | type[bool]
     help: str
     low: float | None = None
     high: float | None = None
@@ -36,6 +37,8 @@ class Rule:
         """The accepted range in words, for messages and `--help`."""
         if self.choices:
             return "one of " + ", ".join(self.choices)
+        if self.kind is bool:
+            return "true or false"
         noun = {int: "a whole number", float: "a number", str: "text"}[self.kind]
         return noun if self.low is None else f"{noun} from {self.low:,.10g} to {self.high:,.10g}"
 
@@ -43,7 +46,7 @@ class Rule:
         """`raw` (flag text, variable text or TOML value) as a checked value; SettingError when it is not one."""
         try:
             value = self._convert(raw)
-        except ValueError:
+        except (ValueError, KeyError):
             raise SettingError(f"{name} is {str(raw)[:80]!r}", hint=f"it must be {self.accepted}") from None
         is_inside = self.low is None or self.high is None or self.low <= value <= self.high
         if not is_inside or value == "" or (self.choices and value not in self.choices):
@@ -51,6 +54,8 @@ class Rule:
         return value
 
     def _convert(self, raw: object) -> Any:
+        if self.kind is bool:
+            return _BOOLEANS[raw if isinstance(raw, bool) else str(raw).lower()]
         if isinstance(raw, bool) or not isinstance(raw, (str, int, float)):
             raise ValueError
         if self.kind is int and isinstance(raw, float):
@@ -70,7 +75,9 @@ class Settings:
 
     host: str = _setting("127.0.0.1", "address to listen on, or unix:PATH for a socket file", str)
     port: int = _setting(8000, "TCP port to listen on; 0 takes a free one", int, low=0, high=65535)
-    tls_cert: str | None = _setting(None, "PEM file of the certificate and its chain; the server then speaks HTTPS", str)
+    tls_cert: str | None = _setting(
+        None, "PEM file of the certificate and its chain; the server then speaks HTTPS", str
+    )
     tls_key: str | None = _setting(None, "PEM file of the certificate's private key", str)
     listen_backlog: int = _setting(1024, "connections that may wait to be accepted", int, low=1, high=65535)
     connection_limit: int = _setting(4096, "connections that may be open at once", int, low=1, high=1_000_000)
@@ -79,9 +86,36 @@ class Settings:
         None, "tokens of one request, prompt and answer (the core's)", int, low=16, high=1 << 24
     )
     max_active: int | None = _setting(None, "requests generated at once (the core's)", int, low=1, high=4096)
+    cache_gb: float | None = _setting(
+        None, "GiB of KV cache (half of what is free, at most two contexts a slot)", float, low=0.001, high=1 << 20
+    )
+    offload_gb: float = _setting(
+        0.0,
+        "GiB of host memory for what the cache drops; of no use on cpu, whose memory is the host's",
+        float,
+        low=0,
+        high=1 << 20,
+    )
     queue_capacity: int = _setting(256, "requests that may wait for a slot", int, low=1, high=1_000_000)
     threads: int | None = _setting(None, "worker threads of the CPU device (one a core)", int, low=1, high=1024)
     frontend_workers: int = _setting(2, "threads that render and tokenise prompts", int, low=1, high=256)
+    temperature: float | None = _setting(
+        None, "sampling temperature of requests without one (the core's)", float, low=0, high=2
+    )
+    top_p: float | None = _setting(None, "top_p of requests without one (the core's)", float, low=0, high=1)
+    top_k: int | None = _setting(
+        None, "top_k of requests without one, 0 for all (the core's)", int, low=0, high=(1 << 31) - 1
+    )
+    min_p: float | None = _setting(None, "min_p of requests without one (the core's)", float, low=0, high=1)
+    repetition_penalty: float | None = _setting(
+        None, "repetition_penalty of requests without one (the core's)", float, low=0.01, high=100
+    )
+    frequency_penalty: float | None = _setting(
+        None, "frequency_penalty of requests without one (the core's)", float, low=-2, high=2
+    )
+    presence_penalty: float | None = _setting(
+        None, "presence_penalty of requests without one (the core's)", float, low=-2, high=2
+    )
     accept: str = _setting("local", "publisher namespace whose cores are accepted", str)
     header_limit: int = _setting(32 << 10, "bytes of one request's headers", int, low=1 << 10, high=1 << 20)
     header_fields: int = _setting(100, "fields of one request's headers", int, low=8, high=10_000)
@@ -98,6 +132,7 @@ class Settings:
         15.0, "seconds of silence before a stream sends a comment", float, low=0.05, high=3600
     )
     drain_timeout: float = _setting(5.0, "seconds that shutdown waits for open answers", float, low=0, high=3600)
+    vllm_metrics: bool = _setting(False, "show /metrics under vLLM's names too, for gateways that scrape those", bool)
     log_level: str = _setting("info", "least level that is logged", str, choices=("debug", "info", "warning", "error"))
 
     RULES: ClassVar[dict[str, Rule]]
@@ -126,7 +161,7 @@ def flag_help(name: str) -> str:
     """The `--help` line of setting `name`: what it is, what it accepts, its default."""
     rule = Settings.RULES[name]
     default = getattr(Settings, name)
-    ending = "" if default is None else f"; default {default}"
+    ending = "" if default is None else f"; default {str(default).lower() if rule.kind is bool else default}"
     return f"{rule.help} ({rule.accepted}{ending})"
 
 

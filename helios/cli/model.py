@@ -27,7 +27,11 @@ def add_settings(parser: argparse.ArgumentParser, names: Sequence[str] | None = 
     """A flag for each setting, or for those named, and `--config`."""
     parser.add_argument("--config", type=Path, metavar="FILE", help="TOML file of settings; flags and HELIOS_* win")
     for name in names or setting_names():
-        parser.add_argument("--" + name.replace("_", "-"), metavar=name.upper(), help=flag_help(name))
+        flag = "--" + name.replace("_", "-")
+        if Settings.RULES[name].kind is bool:
+            parser.add_argument(flag, action="store_const", const=True, help=flag_help(name))
+        else:
+            parser.add_argument(flag, metavar=name.upper(), help=flag_help(name))
 
 
 def load_settings(arguments: argparse.Namespace) -> Settings:

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from helios.errors import InternalError
-from helios.scheduler.request import Token, Usage
+from helios.scheduler.request import Token
 from helios.server.choice import Choice, Delta
 from helios.server.exchange import Exchange
 from helios.server.frontend import PreparedCall
@@ -63,16 +63,16 @@ async def answer(
         call = await services.frontend.run(prepare, exchange.request.body)
         for _ in call.requests[1:]:  # every further choice takes room like a request of its own
             held.callback(services.engine.admit().release)
-        choices = _start(services, call, held)
-        delivery = _Delivery(services, exchange, shape, call, arrived_s)
+        choices = _start(services, call, held, arrived_s)
+        delivery = _Delivery(services, exchange, shape, call)
         await (delivery.stream(choices) if call.options.is_stream else delivery.whole(choices))
 
 
-def _start(services: Services, call: PreparedCall, held: ExitStack) -> list[Choice]:
+def _start(services: Services, call: PreparedCall, held: ExitStack, arrived_s: float) -> list[Choice]:
     keeps_tokens = call.options.sampling.candidates is not None
     choices = []
     for index, request in enumerate(call.requests):
-        generation = services.engine.submit(request)
+        generation = services.engine.submit(request, arrived_s)
         held.callback(generation.cancel)
         pipeline = services.frontend.pipeline(call.options)
         choices.append(Choice(index, generation, pipeline, keeps_tokens=keeps_tokens))
@@ -82,15 +82,11 @@ def _start(services: Services, call: PreparedCall, held: ExitStack) -> list[Choi
 class _Delivery:
     """One response being written."""
 
-    def __init__(
-        self, services: Services, exchange: Exchange, shape: Shape, call: PreparedCall, arrived_s: float
-    ) -> None:
+    def __init__(self, services: Services, exchange: Exchange, shape: Shape, call: PreparedCall) -> None:
         self._services = services
         self._exchange = exchange
         self._shape = shape
         self._call = call
-        self._arrived_s = arrived_s
-        self._first_s: float | None = None
         self._id = f"{shape.id_prefix}-{secrets.token_hex(12)}"
         self._created = int(time.time())
 
@@ -111,7 +107,7 @@ class _Delivery:
         texts: list[str] = []
         tokens: list[Token] = []
         while True:
-            delta = await self._next(choice)
+            delta = await choice.next_delta()
             texts.append(delta.text)
             tokens += delta.tokens
             if delta.finish_reason is not None:
@@ -122,29 +118,12 @@ class _Delivery:
         if opening is not None:
             await events.send(self._chunk(opening))
         while True:
-            delta = await self._next(choice)
+            delta = await choice.next_delta()
             if delta.text or delta.tokens:
                 await events.send(self._chunk(self._shape.piece(choice.index, delta)))
             if delta.finish_reason is not None:
                 await events.send(self._chunk(self._shape.ending(choice.index, delta.finish_reason)))
                 return
-
-    async def _next(self, choice: Choice) -> Delta:
-        delta = await choice.next_delta()
-        if self._first_s is None:
-            self._first_s = self._services.clock()
-            self._services.metrics.first_token_s.observe(self._first_s - self._arrived_s)
-        if choice.usage is not None:
-            self._observe(choice.usage)
-        return delta
-
-    def _observe(self, usage: Usage) -> None:
-        metrics, now_s = self._services.metrics, self._services.clock()
-        metrics.request_s.observe(now_s - self._arrived_s)
-        metrics.prompt_tokens.observe(usage.prompt_tokens)
-        metrics.output_tokens.observe(usage.output_tokens)
-        if usage.output_tokens > 1 and self._first_s is not None:
-            metrics.token_gap_s.observe((now_s - self._first_s) / (usage.output_tokens - 1))
 
     def _chunk(self, entry: dict[str, Any]) -> dict[str, Any]:
         """OBS-4: where usage was asked for, every chunk before the last has it as null."""

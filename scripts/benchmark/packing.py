@@ -21,13 +21,13 @@ from helios.contract.enums import BufferKind
 from helios.corefile.contents import read_contents
 from helios.corefile.reader import open_core
 from helios.device.device import Device
-from helios.engine import program_table
 from helios.ignition.prepare import prepared_core
 from helios.ignition.pull import pull_default_model
 from helios.packing.packer import Packer
 from helios.runtime.frame import Frame
 from helios.runtime.model import ModelRuntime
 from helios.runtime.round_values import RoundValues
+from helios.runtime.selection import program_table
 from helios.scheduler.programs import ProgramTable, RoundKind
 from helios.scheduler.request import GenerationRequest
 from helios.scheduler.round import Lane, Round

@@ -42,12 +42,13 @@ class Resources:
 
 
 def read_metrics(text: str) -> dict[str, float]:
-    """The unlabelled samples of a /metrics page, without their prefix."""
-    samples = {}
+    """The samples of a /metrics page without their prefix, those of one name added up over their labels."""
+    samples: dict[str, float] = {}
     for line in text.splitlines():
-        name, _, value = line.partition(" ")
-        if not line.startswith("#") and "{" not in name and value:
-            samples[name.removeprefix("helios_")] = float(value)
+        sample, _, value = line.rpartition(" ")
+        if not line.startswith("#") and value:
+            name = sample.partition("{")[0].removeprefix("helios_")
+            samples[name] = samples.get(name, 0.0) + float(value)
     return samples
 
 

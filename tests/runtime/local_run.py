@@ -9,8 +9,9 @@ from pathlib import Path
 from helios.cache.pages import PagePool
 from helios.corefile.reader import Core, open_core
 from helios.device.device import Device
-from helios.engine import Bootstrap, program_table
+from helios.engine import Bootstrap
 from helios.runtime.model import ModelRuntime
+from helios.runtime.selection import program_table
 from helios.scheduler.request import Event, Failed, Finished, GenerationRequest, Token
 from helios.scheduler.scheduler import Scheduler, SchedulerLimits
 

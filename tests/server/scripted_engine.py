@@ -139,7 +139,7 @@ class ScriptedEngine:
         self.permits.append(ScriptedPermit(self))
         return self.permits[-1]
 
-    def submit(self, request: GenerationRequest) -> ScriptedGeneration:
+    def submit(self, request: GenerationRequest, arrived_s: float | None = None) -> ScriptedGeneration:
         if self.submit_error is not None:
             raise self.submit_error
         generation = ScriptedGeneration(request)

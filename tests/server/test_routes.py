@@ -77,8 +77,6 @@ def test_metrics_are_prometheus_text(server: RunningServer) -> None:
         ("/v1/chat/completions", "200"): 1,
         ("unknown", "404"): 1,
     }
-    counts = {sample.name: sample.value for sample in families["helios_time_to_first_token_seconds"].samples}
-    assert counts["helios_time_to_first_token_seconds_count"] == 1
     assert "secret" not in response.text
 
 

@@ -1,0 +1,119 @@
+"""How much is loaded: requests at once, context, cache pages and host pages, chosen from the options and the free memory.
+
+It knows counts and bytes and allocates nothing. What is chosen always holds one whole context of one request; where it cannot,
+the start ends with a sentence that has the numbers (RT-7). Options may lower what the core was prepared for, never raise it
+(CON-1).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from helios.contract.prepared import PreparedContract
+from helios.errors import OutOfMemoryError, SettingError
+from helios.scheduler.scheduler import SchedulerLimits
+from helios.settings import Settings
+
+# Without --cache-gb the cache takes at most this share of the memory that is free beside weights and state: others live here too.
+CACHE_MEMORY_SHARE = 0.5
+# ... and at most the whole contexts of all slots, with as much again for prefixes whose requests have gone.
+CONTEXTS_PER_SLOT = 2
+
+_GIB = 1 << 30
+
+
+@dataclass(frozen=True, slots=True)
+class Capacities:
+    """The choices of one start. Host pages are what --offload-gb has room for; each has the bytes of a device page."""
+
+    limits: SchedulerLimits
+    page_nbytes: int
+    n_pages: int
+    n_host_pages: int
+
+    @property
+    def cache_nbytes(self) -> int:
+        return self.n_pages * self.page_nbytes
+
+    @property
+    def offload_nbytes(self) -> int:
+        return self.n_host_pages * self.page_nbytes
+
+    def describe(self) -> str:
+        """The choices in words, for the line at start."""
+        limits = self.limits
+        offload = f"{self.offload_nbytes / _GIB:.2f} GiB" if self.n_host_pages else "none"
+        return (
+            f"context {limits.context_tokens:,}, {limits.max_active} active, cache {self.cache_nbytes / _GIB:.2f} GiB "
+            f"({self.n_pages:,} pages, {self.n_pages * limits.page_tokens:,} tokens), offload {offload}"
+        )
+
+    def statistics(self) -> dict[str, int]:
+        """The same numbers by metric name."""
+        return {
+            "context_tokens": self.limits.context_tokens,
+            "page_tokens": self.limits.page_tokens,
+            "cache_bytes": self.cache_nbytes,
+            "offload_capacity_bytes": self.offload_nbytes,
+        }
+
+
+def choose_limits(contract: PreparedContract, settings: Settings) -> SchedulerLimits:
+    """Context and concurrency. Raises SettingError for more than the core was prepared for."""
+    context = settings.context or contract.context_tokens
+    if context > contract.context_tokens:
+        raise SettingError(
+            f"--context is {context:,}, this core was prepared for {contract.context_tokens:,}",
+            hint=f"it must be a whole number from 16 to {contract.context_tokens:,}",
+        )
+    max_active = settings.max_active or contract.concurrency
+    if max_active > contract.concurrency:
+        raise SettingError(
+            f"--max-active is {max_active}, this core was prepared for {contract.concurrency}",
+            hint=f"it must be a whole number from 1 to {contract.concurrency}",
+        )
+    return SchedulerLimits(max_active, context, contract.prefill_tokens, contract.page_tokens, contract.vocabulary)
+
+
+def choose_capacities(
+    contract: PreparedContract, limits: SchedulerLimits, settings: Settings, free_nbytes: int
+) -> Capacities:
+    """Cache sizes on a device with `free_nbytes` to give. Raises SettingError or OutOfMemoryError when one context does not fit."""
+    page_nbytes = sum(buffer.page_nbytes for buffer in contract.buffers)
+    left_nbytes = free_nbytes - sum(buffer.nbytes for buffer in contract.buffers)
+    n_least = -(-limits.context_tokens // limits.page_tokens)
+    if settings.cache_gb is not None:
+        n_pages = _asked_pages(settings.cache_gb, page_nbytes, left_nbytes, n_least, limits)
+    else:
+        n_pages = int(left_nbytes * CACHE_MEMORY_SHARE) // page_nbytes
+        if n_pages < n_least:
+            need_nbytes = free_nbytes - left_nbytes + int(n_least * page_nbytes / CACHE_MEMORY_SHARE)
+            raise OutOfMemoryError(
+                f"{contract.served_id} with a context of {limits.context_tokens:,} tokens needs "
+                f"{need_nbytes / _GIB:.2f} GiB of free memory, {free_nbytes / _GIB:.2f} GiB are free",
+                hint="lower --context",
+            )
+        n_pages = min(n_pages, n_least * limits.max_active * CONTEXTS_PER_SLOT)
+    return Capacities(limits, page_nbytes, n_pages, int(settings.offload_gb * _GIB) // page_nbytes)
+
+
+def _asked_pages(cache_gb: float, page_nbytes: int, left_nbytes: int, n_least: int, limits: SchedulerLimits) -> int:
+    """The pages of --cache-gb, which must hold one context and fit in what is free."""
+    n_pages = int(cache_gb * _GIB) // page_nbytes
+    if n_pages < n_least:
+        raise SettingError(
+            f"--cache-gb is {cache_gb:g}, which holds {n_pages * limits.page_tokens:,} tokens, "
+            f"one request's context of {limits.context_tokens:,} needs {_rounded_up(n_least * page_nbytes):.3f}",
+            hint="raise it or lower --context",
+        )
+    if n_pages * page_nbytes > left_nbytes:
+        raise OutOfMemoryError(
+            f"--cache-gb is {cache_gb:g}, {max(left_nbytes, 0) / _GIB:.2f} GiB are free beside the model",
+            hint="lower it",
+        )
+    return n_pages
+
+
+def _rounded_up(nbytes: int) -> float:
+    """GiB with three digits that are enough."""
+    return -(-nbytes * 1000 // _GIB) / 1000
