@@ -1,0 +1,218 @@
+"""The worker's loop over a scripted scheduler and runtime: what it waits for, and how it ends requests when the device dies."""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+
+from helios.cache.transfer import Store, Transfer
+from helios.errors import DeviceError, HeliosError, InternalError
+from helios.runtime.worker import ModelWorker
+from helios.scheduler.request import Failed, Finished, FinishReason, GenerationRequest, Usage
+from helios.scheduler.scheduler import Delivery
+
+REQUEST = GenerationRequest((1, 2), 4)
+PAGE = Transfer(Store.PAGE, False, 3, 5)
+ROUND: Any = object()
+
+
+@dataclass
+class ScriptedScheduler:
+    """Keeps its requests until all of `rounds` are retired. A transfer has to finish before the first round when `reloads`, behind
+    the first one when `reloads_later`."""
+
+    rounds: int = 1
+    reloads: bool = False
+    reloads_later: bool = False
+    log: list[str] = field(default_factory=list)
+    keys: list[int] = field(default_factory=list)
+    n_planned: int = 0
+    is_waiting: bool = False
+    to_start: list[Transfer] = field(default_factory=list)
+
+    @property
+    def has_work(self) -> bool:
+        return bool(self.keys)
+
+    def submit(self, key: int, request: GenerationRequest) -> None:
+        self.keys.append(key)
+        if self.reloads:
+            self._reload()
+
+    def _reload(self) -> None:
+        self.is_waiting, self.to_start = True, [PAGE]
+
+    def cancel(self, key: int) -> Delivery:
+        return []
+
+    def plan(self) -> Any:
+        self.log.append("plan")
+        if self.is_waiting or self.n_planned == self.rounds:
+            return None
+        self.n_planned += 1
+        return ROUND
+
+    def take_transfers(self) -> list[Transfer]:
+        taken, self.to_start = self.to_start, []
+        return taken
+
+    def finish_transfer(self, transfer: Transfer) -> None:
+        self.log.append("finish_transfer")
+        self.is_waiting = False
+
+    def retire(self, round_: Any, completions: list[Any]) -> Delivery:
+        self.log.append("retire")
+        if self.reloads_later and self.log.count("retire") == 1:
+            self._reload()
+        if self.log.count("retire") < self.rounds:
+            return []
+        keys, self.keys = self.keys, []
+        return [(key, [Finished(FinishReason.LIMIT, Usage(2, 4))]) for key in keys]
+
+    def fail_all(self, error: HeliosError) -> Delivery:
+        keys, self.keys = self.keys, []
+        return [(key, [Failed(error)]) for key in keys]
+
+    def statistics(self) -> dict[str, int]:
+        return {}
+
+
+@dataclass
+class ScriptedRuntime:
+    """Two frames; a transfer finishes when it is waited for. `breaks` names the call that finds the device dead."""
+
+    log: list[str]
+    breaks: str = ""
+    in_flight: int = 0
+    started: deque[Transfer] = field(default_factory=deque)
+    is_done: bool = False
+
+    @property
+    def has_free_frame(self) -> bool:
+        return self.in_flight < 2
+
+    @property
+    def n_in_flight(self) -> int:
+        return self.in_flight
+
+    def _call(self, name: str) -> None:
+        self.log.append(name)
+        if name == self.breaks:
+            raise DeviceError(f"{name} found the device dead")
+
+    def launch(self, round_: Any) -> None:
+        self._call("launch")
+        self.in_flight += 1
+
+    def complete(self) -> tuple[Any, list[Any]]:
+        self._call("complete")
+        self.in_flight -= 1
+        return ROUND, []
+
+    def start_transfers(self, transfers: list[Transfer]) -> None:
+        self.started.extend(transfers)
+        if transfers:
+            self._call("start_transfers")
+
+    def finished_transfers(self) -> list[Transfer]:
+        if self.started and self.breaks == "finished_transfers":
+            self._call("finished_transfers")
+        finished = list(self.started) if self.is_done else []
+        if finished:
+            self.started.clear()
+        return finished
+
+    def wait_transfer(self) -> None:
+        self._call("wait_transfer")
+        self.is_done = True
+
+    def statistics(self) -> dict[str, int]:
+        return {}
+
+
+class Run:
+    """A worker over both, and what it delivered. `submit` all, then `wait` for as many endings."""
+
+    def __init__(self, scheduler: ScriptedScheduler, breaks: str = "") -> None:
+        self.scheduler = scheduler
+        self.runtime = ScriptedRuntime(scheduler.log, breaks)
+        self.delivered: list[tuple[int, Any]] = []
+        self._has_delivered = threading.Condition()
+        runtime: Any = self.runtime
+        books: Any = scheduler
+        self.worker = ModelWorker(runtime, books, self._take)
+
+    def _take(self, delivery: Delivery) -> None:
+        with self._has_delivered:
+            self.delivered += [(key, event) for key, events in delivery for event in events]
+            self._has_delivered.notify()
+
+    def submit(self, *keys: int) -> Run:
+        for key in keys:
+            self.worker.submit(key, REQUEST)
+        return self
+
+    def wait(self, n_endings: int) -> list[tuple[int, Any]]:
+        with self._has_delivered:
+            assert self._has_delivered.wait_for(lambda: len(self.delivered) >= n_endings, timeout=30)
+        return self.delivered
+
+
+def test_the_worker_sleeps_in_a_transfer_only_when_nothing_else_can_run() -> None:
+    """CACHE-3: started behind the plan that asked for it, reported before the next one."""
+    run = Run(ScriptedScheduler(reloads=True)).submit(0)
+    run.worker.start()
+    run.wait(1)
+    run.worker.stop()
+    expected = [
+        "plan",
+        "start_transfers",
+        "wait_transfer",
+        "finish_transfer",
+        "plan",
+        "launch",
+        "plan",
+        "complete",
+        "retire",
+    ]
+    assert run.scheduler.log == expected
+
+
+def test_a_round_in_flight_is_retired_first() -> None:
+    """SPEC-7: a sequence that waits for its pages holds nobody up."""
+    run = Run(ScriptedScheduler(rounds=2, reloads_later=True)).submit(0)
+    run.worker.start()
+    run.wait(1)
+    run.worker.stop()
+    log = [entry for entry in run.scheduler.log if entry != "plan"]
+    assert log == ["launch", "launch", "complete", "retire", "start_transfers", "complete", "retire"]
+
+
+@pytest.mark.parametrize("breaks", ["launch", "complete", "start_transfers", "finished_transfers", "wait_transfer"])
+def test_a_dead_device_ends_every_request_once(breaks: str) -> None:
+    """HTTP-3, CACHE-4: whichever call finds out; and what comes later is answered at once with the same error."""
+    run = Run(ScriptedScheduler(reloads=True), breaks).submit(0, 1, 2)
+    run.worker.start()
+    run.wait(3)
+    run.submit(3)
+    delivered = run.wait(4)
+    assert sorted(key for key, _ in delivered) == [0, 1, 2, 3]
+    assert {type(event) for _, event in delivered} == {Failed}
+    assert {event.error.message for _, event in delivered} == {f"{breaks} found the device dead"}
+    assert isinstance(run.worker.fault, DeviceError)
+    assert not run.worker.is_alive
+    run.worker.stop()
+    assert len(run.delivered) == 4
+
+
+def test_work_that_nothing_will_ever_move_is_a_bug_and_not_a_hang() -> None:
+    run = Run(ScriptedScheduler(rounds=0)).submit(0)
+    run.worker.start()
+    ((_, event),) = run.wait(1)
+    run.worker.stop()
+    assert isinstance(event.error, InternalError)
+    assert "no round can be planned" in event.error.message
