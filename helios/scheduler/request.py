@@ -66,7 +66,7 @@ class GenerationRequest:
     `host_stop`, when given, is fed every generated token on the model worker and returns True when the text is complete;
     `constraint` masks every token. Either makes the request host-decided: one round outstanding at a time (STOP-3, SPEC-7).
     `priority`: lower runs sooner. `cache_salt` separates prefixes that must not be shared; `uses_cache` False neither reads nor
-    publishes any.
+    publishes any. `is_timed`: its tokens carry their time (OBS-2).
     """
 
     prompt_tokens: tuple[int, ...]
@@ -78,16 +78,19 @@ class GenerationRequest:
     priority: int = 0
     cache_salt: str = ""
     uses_cache: bool = True
+    is_timed: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Token:
-    """One generated token. `candidates` are (token id, natural-log probability), most likely first."""
+    """One generated token. `candidates` are (token id, natural-log probability), most likely first. `completed_s`: when its completion
+    was validated, by the scheduler's clock, for timed requests."""
 
     token_id: int
     logprob: float | None = None
     rank: int | None = None
     candidates: tuple[tuple[int, float], ...] = ()
+    completed_s: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
