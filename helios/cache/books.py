@@ -12,19 +12,18 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
-from helios.cache.audit import check_books
+from helios.cache.audit import Audit
 from helios.cache.holding import NO_MATCH, Holding, Match
-from helios.cache.prefix import PrefixNode, PrefixTree, Snapshot, Tokens, n_common
+from helios.cache.lookup import PrefixLookup
+from helios.cache.prefix import PrefixNode, PrefixTree, Tokens
 from helios.cache.residence import Residence
 from helios.cache.resident import NOWHERE, Resident
+from helios.cache.snapshots import SnapshotStore
 from helios.cache.transfer import Store, Transfer
 from helios.errors import InternalError
 
-SNAPSHOTS_PER_NODE = 4  # so many different tails may follow one page; then the least recently used one is replaced
-LOW_ROOM_SHARE = 4  # less than a quarter of a store free: start to save what may have to go
-NEVER = sys.maxsize
+_NEVER = sys.maxsize
 
 
 def prefix_key(cache_identity: bytes, salt: str, adapter: str, media: Sequence[bytes]) -> bytes:
@@ -38,8 +37,8 @@ def prefix_key(cache_identity: bytes, salt: str, adapter: str, media: Sequence[b
 class CacheShape:
     """Sizes of the stores. `n_rows` counts snapshot rows (0: the core cannot save or restore them); host stores may be 0.
 
-    `is_truncatable`: histories live in paged regions only, so a snapshot serves every endpoint inside its tail; otherwise a sequence
-    can go on only at a snapshot's exact endpoint, because recurrent state has no past.
+    `is_truncatable`: histories live in paged regions only, so a snapshot serves every endpoint inside its tail; otherwise a
+    sequence can go on only at a snapshot's exact endpoint, because recurrent state has no past.
     """
 
     page_tokens: int
@@ -55,13 +54,15 @@ class CacheBooks:
 
     def __init__(self, shape: CacheShape) -> None:
         self.shape = shape
-        self.tree = PrefixTree()
-        self.pages: Residence[PrefixNode] = Residence(Store.PAGE, shape.n_pages, shape.n_host_pages, self._lose_page)
-        self.rows: Residence[Snapshot] = Residence(Store.ROW, shape.n_rows, shape.n_host_rows, self._lose_row)
-        self.holdings: set[Holding] = set()
-        self._now = 0  # a logical clock: counts opens, publications and releases
+        self._tree = PrefixTree(shape.page_tokens)
+        self._pages: Residence[PrefixNode] = Residence(Store.PAGE, shape.n_pages, shape.n_host_pages, self._lose_page)
+        self._snapshots = SnapshotStore(
+            shape.n_rows, shape.n_host_rows, is_truncatable=shape.is_truncatable, lost=self._tree.prune
+        )
+        self._rows = self._snapshots.rows
+        self._holdings: set[Holding] = set()
+        self._now = 0  # a logical clock: counts openings, publications and releases
         self._n_pages_published = 0
-        self._n_snapshots_published = 0
         self._n_duplicates = 0
         self._n_reused_tokens = 0
 
@@ -70,47 +71,24 @@ class CacheBooks:
     def lookup(self, key: bytes, tokens: Sequence[int], n_most: int, *, uses_host: bool = True) -> Match:
         """What can be reused of `tokens`, at most `n_most` of them. Without `uses_host`, only what is on the device (recomputing
         instead of reloading). Pins nothing and changes nothing."""
-        root = self.tree.find_root(key)
-        if root is None:
-            return NO_MATCH
-        size = self.shape.page_tokens
-        n_whole = min(n_most, len(tokens)) // size
-        nodes: list[PrefixNode] = []
-        node = root
-        n_promised_pages = 0
-        for i in range(n_whole):
-            child = node.children.get(tuple(tokens[i * size : (i + 1) * size]))
-            if child is None:
-                break
-            is_found = child.device_id != NOWHERE or (uses_host and child.host_id != NOWHERE)
-            if is_found and not n_promised_pages:
-                nodes.append(child)
-            elif child.n_promises:
-                n_promised_pages = i + 1
-            else:
-                break
-            node = child
-        nodes, snapshot, n_tail = self._best_endpoint(root, nodes, tokens, n_most, uses_host)
-        n_tokens = len(nodes) * size + n_tail
-        n_promised = max(n_tokens, n_promised_pages * size) if self.shape.is_truncatable else n_tokens
-        n_host_pages = sum(1 for found in nodes if found.device_id == NOWHERE)
-        n_host_rows = 1 if snapshot is not None and snapshot.device_id == NOWHERE else 0
-        return Match(n_tokens, n_host_pages, n_host_rows, n_promised, tuple(nodes), snapshot)
+        is_truncatable = self.shape.is_truncatable
+        return PrefixLookup(self._tree, tokens, n_most, is_truncatable=is_truncatable, uses_host=uses_host).find(key)
 
     def open(self, key: bytes, tokens: Sequence[int], match: Match | None, *, is_private: bool = False) -> Holding:
         """Begin a sequence: pin what `match` found (of the same plan call; None: nothing is reused) and promise the other complete
         pages of `tokens` to later lookups. `is_private`: promises nothing and never publishes. Takes no pages; cannot fail."""
         match = match or NO_MATCH
-        root = self.tree.root(key, self._tick())
-        self._check_fresh(root, match)
+        now = self._tick()
+        root = self._tree.root(key, now)
+        _check_fresh(root, match)
         holding = Holding(root, match, is_private=is_private)
-        self.holdings.add(holding)
-        self.pages.pin(root, self._now)
+        self._holdings.add(holding)
+        self._pages.pin(root, now)
         for node in match.nodes:
-            self.pages.pin(node, self._now)
+            self._pages.pin(node, now)
         if match.snapshot is not None:
-            self.rows.pin(match.snapshot, self._now)
-        self._wait_for_loads(holding)
+            self._rows.pin(match.snapshot, now)
+        _wait_for_loads(holding)
         if not is_private:
             self._promise(holding, tokens)
         self._n_reused_tokens += match.n_tokens
@@ -123,12 +101,12 @@ class CacheBooks:
         snapshot = holding.snapshot
         nodes = [node for node in holding.nodes if node.device_id == NOWHERE]
         is_row_missing = snapshot is not None and snapshot.device_id == NOWHERE
-        if not self.pages.make_room(len(nodes)) or not self.rows.make_room(int(is_row_missing)):
+        if not self._pages.make_room(len(nodes)) or not self._rows.make_room(int(is_row_missing)):
             return None
-        transfers = [self.pages.load(node) for node in nodes]
+        transfers = [self._pages.load(node) for node in nodes]
         if snapshot is not None and is_row_missing:
-            transfers.append(self.rows.load(snapshot))
-        self._wait_for_loads(holding)
+            transfers.append(self._rows.load(snapshot))
+        _wait_for_loads(holding)
         return transfers
 
     def attach(self, holding: Holding) -> list[tuple[int, int]]:
@@ -136,14 +114,16 @@ class CacheBooks:
         return [(node.depth - 1, node.device_id) for node in holding.nodes[: holding.n_matched_nodes]]
 
     def restore(self, holding: Holding) -> tuple[int, int, int] | None:
-        """(row, page index, page id): the reused tail is copied from this row to this private page before the first round; None when
-        there is no tail. The page is one that `extend` returned: call it first, beyond `n_reused`. The row stays pinned until the
-        first `publish` beyond it."""
+        """(row, page index, page id): the reused tail is copied from this row to this private page before the first round; None
+        when there is no tail. The page is one that `extend` returned: call it first, beyond `n_reused`. The row stays pinned
+        until the first `publish` beyond `n_reused`."""
         if holding.snapshot is None:
             return None
         page_index = holding.n_matched_nodes
-        if page_index not in holding.private:
-            raise InternalError(f"a tail of {holding.n_reused} tokens was restored before page {page_index} was taken")
+        if not holding.is_ready or page_index not in holding.private:
+            raise InternalError(
+                f"a tail up to {holding.n_reused} tokens was restored before page {page_index} was there"
+            )
         return holding.snapshot.device_id, page_index, holding.private[page_index]
 
     # -- running
@@ -154,9 +134,11 @@ class CacheBooks:
         n_more = -(-n_positions // self.shape.page_tokens) - holding.n_pages
         if n_more <= 0:
             return []
-        if not self.pages.make_room(n_more):
+        if holding.is_released:
+            raise InternalError("a holding was extended after its release")
+        if not self._pages.make_room(n_more):
             return None
-        entries = [(holding.n_pages + i, self.pages.device.take()) for i in range(n_more)]
+        entries = [(holding.n_pages + i, self._pages.device.take()) for i in range(n_more)]
         holding.private.update(entries)
         holding.n_pages += n_more
         return entries
@@ -166,48 +148,44 @@ class CacheBooks:
         sequence's own so far (prompt and output), at least `n_committed` of them. Cheap when no page was completed."""
         if n_committed < holding.next_publication:
             return
+        size = self.shape.page_tokens
+        if holding.is_released or not holding.is_ready or n_committed > min(len(tokens), holding.n_pages * size):
+            raise InternalError(f"{n_committed} of {len(tokens)} tokens were committed in {holding.n_pages} pages")
         if holding.snapshot is not None and n_committed > holding.n_reused:
-            self.rows.unpin(holding.snapshot, self._tick())
+            self._rows.unpin(holding.snapshot, self._tick())
             holding.snapshot = None
         if not holding.is_private:
-            size = self.shape.page_tokens
-            if not n_committed <= min(len(tokens), holding.n_pages * size):
-                raise InternalError(f"{n_committed} of {len(tokens)} tokens are committed in {holding.n_pages} pages")
-            while (len(holding.nodes) + 1) * size <= n_committed:
-                start = len(holding.nodes) * size
+            for start in range(len(holding.nodes) * size, n_committed // size * size, size):
                 self._publish_page(holding, tuple(tokens[start : start + size]))
         self._schedule_publication(holding)
 
     def reserve_row(self, holding: Holding) -> int | None:
-        """A row for a snapshot that the next round will write, evicting as needed; None when there is none. Private to the holding
-        until it is published or dropped."""
-        if not self.rows.make_room(1):
+        """A row for a snapshot that the next round will write, evicting as needed; None when there is none, and for a private
+        holding. The holding's own until it is published or dropped."""
+        if holding.is_private or holding.is_released or not self._rows.make_room(1):
             return None
-        row = self.rows.device.take()
+        row = self._rows.device.take()
         holding.rows.add(row)
         return row
 
     def publish_snapshot(self, holding: Holding, tokens: Sequence[int], endpoint: int, row: int) -> None:
-        """The round that wrote `row` is verified: it holds the state after the first `endpoint` tokens. Publishes the complete pages
-        before it too. The row may turn out to be of no use (a duplicate) and is free then."""
+        """The round that wrote `row` is verified: it holds the state after the first `endpoint` tokens. Publishes the complete
+        pages before it too. The row may turn out to be of no use (a duplicate), and is free then."""
         self.publish(holding, tokens, endpoint)
-        size = self.shape.page_tokens
-        tail = tuple(tokens[endpoint // size * size : endpoint])
-        if holding.is_private or (self.shape.is_truncatable and not tail) or not self._has_space(holding.node, tail):
-            self.drop_row(holding, row)
-            return
-        if len(holding.nodes) != endpoint // size:
-            raise InternalError(f"a snapshot at {endpoint} tokens behind {len(holding.nodes)} pages")
-        self._take_back(holding, row)
-        snapshot = Snapshot(holding.node, tail, self._tick())
-        holding.node.snapshots.append(snapshot)
-        self.rows.settle(snapshot, row)
-        self._n_snapshots_published += 1
+        n_nodes = endpoint // self.shape.page_tokens
+        if row not in holding.rows or n_nodes != len(holding.nodes) or not 0 < endpoint <= len(tokens):
+            raise InternalError(f"row {row} was published at {endpoint} tokens behind {len(holding.nodes)} pages")
+        holding.rows.remove(row)
+        tail = tuple(tokens[n_nodes * self.shape.page_tokens : endpoint])
+        if not self._snapshots.put(holding.node, tail, row, self._tick()):
+            self._rows.device.release(row)
 
     def drop_row(self, holding: Holding, row: int) -> None:
         """A reserved row that will not be published; its round, if there was one, is complete."""
-        self._take_back(holding, row)
-        self.rows.device.release(row)
+        if row not in holding.rows:
+            raise InternalError(f"row {row} was dropped and is not reserved for this sequence")
+        holding.rows.remove(row)
+        self._rows.device.release(row)
 
     def release(self, holding: Holding) -> None:
         """The sequence is over or preempted, and no round in flight touches its pages or rows: unpins, frees what is private, drops
@@ -217,15 +195,15 @@ class CacheBooks:
         holding.is_released = True
         for row in list(holding.rows):
             self.drop_row(holding, row)
-        for node in reversed(holding.nodes):
+        for node in holding.nodes:
             if node.depth - 1 in holding.private:
                 node.duplicates.remove(holding)
         for page_id in holding.private.values():
-            self.pages.device.release(page_id)
+            self._pages.device.release(page_id)
         holding.private.clear()
         for node in holding.promised:  # the deepest first
             node.n_promises -= 1
-            self.tree.prune(node)
+            self._tree.prune(node)
         holding.promised.clear()
         if not holding.n_pending:
             self._unpin_all(holding)
@@ -233,85 +211,81 @@ class CacheBooks:
     # -- host memory
 
     def offload(self, n_most: int) -> list[Transfer]:
-        """Copies to start in the background, at most `n_most`: least recently used pages and rows that host memory does not have yet,
-        when room on the device is low. [] mostly."""
-        transfers = self._save_rows(n_most)
-        skipped: list[PrefixNode] = []
-        while len(transfers) < n_most > len(skipped) and self._is_low(self.pages):
-            leaf = self.pages.unsaved.oldest()
-            if leaf is None:
-                break
-            transfer = self.pages.save(_highest_unsaved(leaf))
+        """Copies to start in the background, at most `n_most`: least recently used pages and rows that host memory does not have
+        yet, when room on the device is low. [] mostly."""
+        transfers: list[Transfer] = []
+        for snapshot in self._rows.worth_saving(n_most):
+            transfer = self._rows.save(snapshot)
             if transfer is not None:
+                self._pages.hold(snapshot.node)
                 transfers.append(transfer)
-            else:  # everything in host memory was used later than this
-                self.pages.unsaved.place(leaf, False)
-                skipped.append(leaf)
-        for leaf in skipped:
-            self.pages.unsaved.place(leaf, True)
+        for leaf in self._pages.worth_saving(n_most):
+            for node in _unsaved_path(leaf):
+                transfer = self._pages.save(node) if len(transfers) < n_most else None
+                if transfer is None:
+                    break
+                transfers.append(transfer)
         return transfers
 
     def finish_transfer(self, transfer: Transfer) -> None:
         """The copy is complete, whatever became of the holding that wanted it."""
         resident: Resident
         if transfer.store is Store.PAGE:
-            resident = node = self.pages.finish(transfer)
-            self._resolve_duplicate(node)
+            resident = node = self._pages.finish(transfer)
         else:
-            resident = snapshot = self.rows.finish(transfer)
+            resident = snapshot = self._rows.finish(transfer)
+            node = snapshot.node
             if transfer.is_offload:
-                self.pages.unhold(snapshot.node)
-        if not transfer.is_offload:
-            waiters, resident.waiters = resident.waiters, []
-            for holding in waiters:
-                holding.n_pending -= 1
-                if holding.is_released and not holding.n_pending:
-                    self._unpin_all(holding)
+                self._pages.unhold(node)
+        self._resolve_duplicate(node)
+        waiters, resident.waiters = resident.waiters, []
+        for holding in waiters:
+            holding.n_pending -= 1
+            if holding.is_released and not holding.n_pending:
+                self._unpin_all(holding)
 
     # -- counts
 
     @property
     def n_free_pages(self) -> int:
         """Pages in nobody's hand."""
-        return self.pages.device.n_free
+        return self._pages.device.n_free
 
     @property
     def n_evictable_pages(self) -> int:
         """Cached pages that no sequence uses: `extend` can have them too."""
-        return self.pages.n_idle
+        return self._pages.n_idle
 
     def statistics(self) -> dict[str, int]:
         """Name to number, for /metrics; names of counters end in _total."""
-        pages, rows = self.pages, self.rows
+        pages, rows = self._pages, self._rows
         return {
-            "cache_pages": self.shape.n_pages,
+            "cache_pages": pages.device.n_ids,
             "cache_pages_free": pages.device.n_free,
             "cache_pages_cached": pages.n_idle,
-            "cache_pages_held": self.shape.n_pages - pages.device.n_free - pages.n_idle,
-            "cache_rows": self.shape.n_rows,
+            "cache_pages_held": pages.device.n_ids - pages.device.n_free - pages.n_idle,
+            "cache_rows": rows.device.n_ids,
             "cache_rows_free": rows.device.n_free,
-            "cache_host_pages": self.shape.n_host_pages,
+            "cache_host_pages": pages.host.n_ids,
             "cache_host_pages_free": pages.host.n_free,
-            "cache_host_rows": self.shape.n_host_rows,
+            "cache_host_rows": rows.host.n_ids,
             "cache_host_rows_free": rows.host.n_free,
             "cache_reused_tokens_total": self._n_reused_tokens,
             "cache_pages_published_total": self._n_pages_published,
-            "cache_page_duplicates_total": self._n_duplicates,
+            "cache_duplicate_pages_total": self._n_duplicates,
             "cache_pages_evicted_total": pages.n_evicted,
-            "cache_pages_lost_total": pages.n_lost,
-            "cache_pages_offloaded_total": pages.n_saves,
-            "cache_pages_reloaded_total": pages.n_loads,
-            "cache_snapshots_published_total": self._n_snapshots_published,
+            "cache_pages_offloaded_total": pages.n_saved,
+            "cache_pages_reloaded_total": pages.n_loaded,
+            "cache_snapshots_published_total": self._snapshots.n_published,
             "cache_snapshots_evicted_total": rows.n_evicted,
-            "cache_snapshots_lost_total": rows.n_lost,
-            "cache_snapshots_offloaded_total": rows.n_saves,
-            "cache_snapshots_reloaded_total": rows.n_loads,
+            "cache_snapshots_offloaded_total": rows.n_saved,
+            "cache_snapshots_reloaded_total": rows.n_loaded,
         }
 
     def check(self) -> None:
-        """Raise InternalError unless every page and row is in exactly one hand, every pin and promise is someone's, and every node is
-        reachable. Walks everything: for tests."""
-        check_books(self)
+        """Raise InternalError unless every page and row is in exactly one hand, every pin and promise is someone's, and every node
+        is reachable. Walks everything: for tests."""
+        Audit(self._tree, self._pages, self._rows, self._holdings, is_truncatable=self.shape.is_truncatable).check()
 
     # -- parts of the above
 
@@ -319,74 +293,33 @@ class CacheBooks:
         self._now += 1
         return self._now
 
-    def _best_endpoint(
-        self, root: PrefixNode, nodes: list[PrefixNode], tokens: Sequence[int], n_most: int, uses_host: bool
-    ) -> tuple[list[PrefixNode], Snapshot | None, int]:
-        """The longest reusable part of a path: its nodes, the snapshot behind them, tokens of its tail."""
-        size = self.shape.page_tokens
-        is_truncatable = self.shape.is_truncatable
-        for n_nodes in range(len(nodes), -1, -1):
-            node = nodes[n_nodes - 1] if n_nodes else root
-            rest = tuple(tokens[n_nodes * size : min(n_most, (n_nodes + 1) * size)])
-            best, n_best, is_best_here = None, -1, False
-            for snapshot in node.snapshots:
-                if snapshot.device_id == NOWHERE and not (uses_host and snapshot.host_id != NOWHERE):
-                    continue
-                n_tail = n_common(snapshot.tail, rest)
-                is_usable = n_tail > 0 if is_truncatable else n_tail == len(snapshot.tail)
-                is_here = snapshot.device_id != NOWHERE
-                if is_usable and (n_tail, is_here) > (n_best, is_best_here):
-                    best, n_best, is_best_here = snapshot, n_tail, is_here
-            if best is not None:
-                return nodes[:n_nodes], best, n_best
-            if is_truncatable:
-                return nodes, None, 0
-        return [], None, 0
-
-    def _check_fresh(self, root: PrefixNode, match: Match) -> None:
-        parent = root
-        for node in match.nodes:
-            if node.parent is not parent or not node.is_somewhere:
-                raise InternalError("a match was opened after its pages had gone, or under another key")
-            parent = node
-        if match.snapshot is not None and match.snapshot not in parent.snapshots:
-            raise InternalError("a match was opened after its snapshot had gone")
-
     def _promise(self, holding: Holding, tokens: Sequence[int]) -> None:
         size = self.shape.page_tokens
         node = holding.node
         for start in range(len(holding.nodes) * size, len(tokens) - size + 1, size):
-            node = self.tree.child(node, tuple(tokens[start : start + size]), self._now)
+            node = self._tree.child(node, tuple(tokens[start : start + size]), self._now)
             node.n_promises += 1
             holding.promised.append(node)
         holding.promised.reverse()
 
     def _schedule_publication(self, holding: Holding) -> None:
-        next_page = NEVER if holding.is_private else (len(holding.nodes) + 1) * self.shape.page_tokens
-        holding.next_publication = min(next_page, holding.n_reused + 1) if holding.snapshot is not None else next_page
-
-    def _wait_for_loads(self, holding: Holding) -> None:
-        residents: list[Resident] = [*holding.nodes]
-        if holding.snapshot is not None:
-            residents.append(holding.snapshot)
-        for resident in residents:
-            if resident.is_loading and holding not in resident.waiters:
-                resident.waiters.append(holding)
-                holding.n_pending += 1
+        next_page = _NEVER if holding.is_private else (len(holding.nodes) + 1) * self.shape.page_tokens
+        holding.next_publication = next_page if holding.snapshot is None else min(next_page, holding.n_reused + 1)
 
     def _publish_page(self, holding: Holding, tokens: Tokens) -> None:
         now = self._tick()
         if holding.promised:
-            node = holding.promised.pop()
-            node.n_promises -= 1
+            node = holding.promised[-1]
             if node.tokens != tokens:
-                raise InternalError(f"page {node.depth - 1} of a sequence holds other tokens than it was opened with")
+                raise InternalError(f"page {node.depth - 1} of a sequence has other tokens than it was opened with")
+            holding.promised.pop()
+            node.n_promises -= 1
         else:
-            node = self.tree.child(holding.node, tokens, now)
-        self.pages.pin(node, now)
+            node = self._tree.child(holding.node, tokens, now)
+        self._pages.pin(node, now)
         holding.nodes.append(node)
         if node.device_id == NOWHERE:
-            self.pages.settle(node, holding.private.pop(node.depth - 1))
+            self._pages.settle(node, holding.private.pop(node.depth - 1))
             self._n_pages_published += 1
         else:
             node.duplicates.append(holding)
@@ -394,75 +327,55 @@ class CacheBooks:
             self._resolve_duplicate(node)
 
     def _resolve_duplicate(self, node: PrefixNode) -> None:
-        """When nobody reads a node's page any more but there are duplicates of it, one of them takes its place."""
+        """When nobody reads a node's page any more but there are duplicates of it, one of them takes its place: otherwise a
+        sequence could keep twice its pages, and wait for itself."""
         if node.duplicates and node.n_users == len(node.duplicates) and not node.n_copies:
             holding = node.duplicates.pop()
-            self.pages.device.release(node.device_id)
+            self._pages.device.release(node.device_id)
             node.device_id = holding.private.pop(node.depth - 1)
-
-    def _has_space(self, node: PrefixNode, tail: Tokens) -> bool:
-        """Make space for a snapshot of `tail`; False when it would be of no use or there is none."""
-        for snapshot in list(node.snapshots):
-            n_same = n_common(snapshot.tail, tail)
-            if n_same == len(tail) and (len(snapshot.tail) == n_same or self.shape.is_truncatable):
-                if snapshot.is_idle:
-                    self.rows.touch(snapshot, self._tick())
-                return False
-            if n_same == len(snapshot.tail) and self.shape.is_truncatable and snapshot.is_idle:
-                self._forget(snapshot)
-        if len(node.snapshots) < SNAPSHOTS_PER_NODE:
-            return True
-        idle = [snapshot for snapshot in node.snapshots if snapshot.is_idle]
-        if idle:
-            self._forget(min(idle, key=lambda snapshot: snapshot.last_use))
-        return bool(idle)
-
-    def _forget(self, snapshot: Snapshot) -> None:
-        self.rows.discard(snapshot)
-        snapshot.node.snapshots.remove(snapshot)
-
-    def _take_back(self, holding: Holding, row: int) -> None:
-        if row not in holding.rows:
-            raise InternalError(f"row {row} is not reserved for this sequence")
-        holding.rows.remove(row)
 
     def _unpin_all(self, holding: Holding) -> None:
         now = self._tick()
         if holding.snapshot is not None:
-            self.rows.unpin(holding.snapshot, now)
+            self._rows.unpin(holding.snapshot, now)
         for node in reversed(holding.nodes):
-            self.pages.unpin(node, now)
+            self._pages.unpin(node, now)
             self._resolve_duplicate(node)
-        self.pages.unpin(holding.root, now)
-        self.tree.prune(holding.node)
-        self.holdings.remove(holding)
-
-    def _is_low(self, residence: Residence[Any]) -> bool:
-        return residence.device.n_free * LOW_ROOM_SHARE < residence.device.n_ids
-
-    def _save_rows(self, n_most: int) -> list[Transfer]:
-        transfers: list[Transfer] = []
-        while len(transfers) < n_most and self._is_low(self.rows):
-            snapshot = self.rows.unsaved.oldest()
-            transfer = self.rows.save(snapshot) if snapshot is not None else None
-            if snapshot is None or transfer is None:
-                break
-            self.pages.hold(snapshot.node)
-            transfers.append(transfer)
-        return transfers
+        self._pages.unpin(holding.root, now)
+        self._tree.prune(holding.node)
+        self._holdings.remove(holding)
 
     def _lose_page(self, node: PrefixNode) -> None:
         for snapshot in list(node.snapshots):
-            self._forget(snapshot)
-        self.tree.prune(node)
-
-    def _lose_row(self, snapshot: Snapshot) -> None:
-        snapshot.node.snapshots.remove(snapshot)
-        self.tree.prune(snapshot.node)
+            self._snapshots.forget(snapshot)
+        self._tree.prune(node)
 
 
-def _highest_unsaved(node: PrefixNode) -> PrefixNode:
-    """The first on the way to `node` that host memory does not have."""
+def _check_fresh(root: PrefixNode, match: Match) -> None:
+    node = root
+    for child in match.nodes:
+        if child.parent is not node or not child.is_somewhere:
+            raise InternalError("a match was opened after its pages had gone, or under another key")
+        node = child
+    if match.snapshot is not None and match.snapshot not in node.snapshots:
+        raise InternalError("a match was opened after its snapshot had gone, or under another key")
+
+
+def _wait_for_loads(holding: Holding) -> None:
+    residents: list[Resident] = [*holding.nodes]
+    if holding.snapshot is not None:
+        residents.append(holding.snapshot)
+    for resident in residents:
+        if resident.is_loading and holding not in resident.waiters:
+            resident.waiters.append(holding)
+            holding.n_pending += 1
+
+
+def _unsaved_path(node: PrefixNode) -> list[PrefixNode]:
+    """The nodes down to `node` that host memory does not have: it gets a page only after those above."""
+    path = [node]
     while node.parent is not None and node.parent.depth and node.parent.host_id == NOWHERE:
         node = node.parent
-    return node
+        path.append(node)
+    path.reverse()
+    return path

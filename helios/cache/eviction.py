@@ -50,6 +50,20 @@ class EvictionQueue(Generic[R]):
             heapq.heappop(self._heap)
         return None
 
+    def first(self, n_most: int) -> list[R]:
+        """The `n_most` least recently used ones, in order; they stay."""
+        found: list[R] = []
+        while len(found) < n_most and (resident := self.oldest()) is not None:
+            found.append(resident)
+            self.place(resident, False)
+        for resident in found:
+            self.place(resident, True)
+        return found
+
+    def members(self) -> set[tuple[R, int]]:
+        """Who is queued, and by which time."""
+        return {(r, last_use) for last_use, serial, r in self._heap if self._serials.get(r) == serial}
+
     def _sweep(self) -> None:
         self._heap = [entry for entry in self._heap if self._serials.get(entry[2]) == entry[1]]
         heapq.heapify(self._heap)

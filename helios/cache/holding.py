@@ -27,6 +27,14 @@ class Match:
     n_promised: int
     nodes: tuple[PrefixNode, ...] = ()
     snapshot: Snapshot | None = None
+    awaited: PrefixNode | None = None
+
+    @property
+    def is_worth_waiting(self) -> bool:
+        """The promise still stands and is not kept yet. Cheap, and good at any later time: while it is true, there is no need to
+        look up again."""
+        awaited = self.awaited
+        return awaited is not None and awaited.n_promises > 0 and not awaited.is_somewhere
 
 
 NO_MATCH = Match(0, 0, 0, 0)

@@ -1,7 +1,7 @@
 """The prefix tree: runs of exact tokens, one node a complete page, and the snapshots that hang at them.
 
-It knows tokens and keys, not who uses a node or where its contents are. A node is found by its own tokens under its parent, compared
-one by one: no hash of contents is ever trusted, and different keys have different roots.
+It knows tokens and keys, not who uses a node or where its contents are. A node is found by its own tokens under its parent,
+compared one by one: a dict's hash is never trusted alone, and different keys have different roots.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ Tokens = tuple[int, ...]
 
 
 class PrefixNode(Resident):
-    """The page of `tokens` behind the pages of its ancestors; a root has no page and no tokens. `n_promises` holdings have promised to
-    compute it. `duplicates` use it as their parent's child, but read their own private page with the same contents."""
+    """The page of `tokens` behind the pages of its ancestors; a root has no page and no tokens. `n_promises` holdings have promised
+    to compute it. `duplicates` are users of it that read their own private page, which has the same contents."""
 
     __slots__ = ("children", "depth", "duplicates", "n_promises", "snapshots", "tokens")
 
@@ -51,16 +51,16 @@ class Snapshot(Resident):
         self.node = node
         self.tail = tail
 
-
-def n_common(left: Tokens, right: Tokens) -> int:
-    """Length of the common prefix."""
-    return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(left, right, strict=False)))
+    def n_tail(self, tokens: Tokens) -> int:
+        """How many of `tokens`, from the first on, are those of the tail."""
+        return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(self.tail, tokens, strict=False)))
 
 
 class PrefixTree:
-    """A forest: one root a key. Nodes that nothing needs are pruned at once."""
+    """A forest: one root a key, `page_tokens` tokens a node. Nodes that nothing needs are pruned at once."""
 
-    def __init__(self) -> None:
+    def __init__(self, page_tokens: int) -> None:
+        self.page_tokens = page_tokens
         self._roots: dict[bytes, PrefixNode] = {}
         self._keys: dict[PrefixNode, bytes] = {}
 
@@ -74,6 +74,10 @@ class PrefixTree:
             root = self._roots[key] = PrefixNode(None, (), now)
             self._keys[root] = key
         return root
+
+    def key_of(self, root: PrefixNode) -> bytes | None:
+        """None when it is not, or no longer, a root of this tree."""
+        return self._keys.get(root)
 
     def child(self, parent: PrefixNode, tokens: Tokens, now: int) -> PrefixNode:
         """The node of `tokens` under `parent`."""

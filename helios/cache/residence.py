@@ -15,6 +15,8 @@ from helios.cache.resident import NOWHERE
 from helios.cache.transfer import Store, Transfer
 from helios.errors import InternalError
 
+LOW_ROOM_SHARE = 4  # less than a quarter of the device free: time to save what would be lost
+
 
 class Residence(Generic[R]):
     """One kind of residents. `lose` is called with a resident that has just lost its last copy."""
@@ -28,10 +30,9 @@ class Residence(Generic[R]):
         self.host_leaves: EvictionQueue[R] = EvictionQueue()
         self.in_flight: dict[Transfer, R] = {}
         self.n_evicted = 0
-        self.n_lost = 0
-        self.n_saves = 0
-        self.n_loads = 0
-        self._idle: set[R] = set()
+        self.n_saved = 0
+        self.n_loaded = 0
+        self.idle: set[R] = set()  # on the device, missed by nobody but later lookups
         self._lose = lose
 
     # -- users
@@ -70,9 +71,9 @@ class Residence(Generic[R]):
         is_saved = resident.host_id != NOWHERE
         is_idle_here = resident.is_idle and resident.device_id != NOWHERE
         if is_idle_here:
-            self._idle.add(resident)
+            self.idle.add(resident)
         else:
-            self._idle.discard(resident)
+            self.idle.discard(resident)
         is_leaf = is_idle_here and not resident.n_device_below
         self.unsaved.place(resident, is_leaf and not is_saved)
         self.saved.place(resident, is_leaf and is_saved)
@@ -83,7 +84,7 @@ class Residence(Generic[R]):
     @property
     def n_idle(self) -> int:
         """Residents on the device that only later lookups would miss."""
-        return len(self._idle)
+        return len(self.idle)
 
     def make_room(self, n_ids: int) -> bool:
         """Evict until `n_ids` are free. False, mostly with nothing evicted, when that cannot be."""
@@ -117,10 +118,14 @@ class Residence(Generic[R]):
     def _left(self, resident: R) -> None:
         self.refile(resident)
         if not resident.is_somewhere:
-            self.n_lost += 1
             self._lose(resident)
 
     # -- host memory
+
+    def worth_saving(self, n_most: int) -> list[R]:
+        """When room on the device is low: up to `n_most` of those that are lost next, the first one first."""
+        is_low = self.device.n_free * LOW_ROOM_SHARE < self.device.n_ids
+        return self.unsaved.first(n_most) if is_low and self.host.n_ids else []
 
     def save(self, resident: R) -> Transfer | None:
         """Copy it to host memory; what was used less recently makes room there. None when there is no such room."""
@@ -131,14 +136,14 @@ class Residence(Generic[R]):
             resident.parent.n_host_below += 1
             self.refile(resident.parent)
         self.hold(resident)
-        self.n_saves += 1
+        self.n_saved += 1
         return self._start(resident, is_offload=True)
 
     def load(self, resident: R) -> Transfer:
         """Copy it back to a free id."""
         self.settle(resident, self.device.take())
         resident.is_loading = True
-        self.n_loads += 1
+        self.n_loaded += 1
         return self._start(resident, is_offload=False)
 
     def finish(self, transfer: Transfer) -> R:

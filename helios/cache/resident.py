@@ -15,8 +15,8 @@ NOWHERE = -1
 
 
 class Resident:
-    """`device_id` and `host_id` are NOWHERE or an id of the store. `n_users` holdings need it; `n_copies` transfers read it, or need it to
-    stay. While `is_loading`, `device_id` is being written, and `waiters` want to know when that is done."""
+    """`device_id` and `host_id` are NOWHERE or an id of the store. `n_users` holdings need it; `n_copies` transfers read it, or
+    need it to stay. While `is_loading`, `device_id` is being written, and `waiters` want to know when that is done."""
 
     __slots__ = (
         "device_id",
