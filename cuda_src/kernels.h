@@ -199,6 +199,12 @@ typedef struct { int32_t token; float logprob; int32_t rank, n_candidates; int32
   F(R, lane_first_row) F(R, counts) F(R, sample_lane) F(R, samples) F(R, submission) F(R, sampling) F(X, requests) F(X, histogram) \
   F(W, completion) F(I, lanes_capacity) F(I, n_slots) F(I, vocabulary)
 
+// Score prompts: for each live row i, scores[i] <- {targets[i], its log-probability and rank, the n_candidates best tokens} of
+// logits row i, all of the raw distribution. targets int32[R]: the token that follows row i's in its prompt. logits f32[R][V],
+// scores HeliosSample[R]. A target outside [0, vocabulary) is none: its score has token -1 and nothing else.
+#define HELIOS_score_1(F) \
+  F(R, counts) F(R, targets) F(R, logits) F(W, scores) F(I, rows_capacity) F(I, vocabulary) F(I, n_candidates)
+
 // Copy partial pages between the cache and rows of state. For i < *n_lanes: the page of slot lane_slot[i] in which position
 // lane_endpoint[i] lies <-> row lane_row[i] of rows [n_rows][row_stride bytes]; page_nbytes from kv + page*page_stride on.
 // page_save fills the row, page_restore the page. An endpoint on a page boundary has no partial page: its lane is skipped, as
@@ -238,7 +244,7 @@ typedef struct { int32_t token; float logprob; int32_t rank, n_candidates; int32
   X(attention, "attention.1", HELIOS_attention_1) X(attention_split, "attention_split.1", HELIOS_attention_split_1) \
   X(attention_merge, "attention_merge.1", HELIOS_attention_merge_1) \
   X(slot_init, "slot_init.1", HELIOS_slot_init_1) X(sample, "sample.1", HELIOS_sample_1) X(commit, "commit.1", HELIOS_commit_1) \
-  X(page_save, "page_save.1", HELIOS_page_save_1) X(page_restore, "page_restore.1", HELIOS_page_restore_1)
+  X(score, "score.1", HELIOS_score_1) X(page_save, "page_save.1", HELIOS_page_save_1) X(page_restore, "page_restore.1", HELIOS_page_restore_1)
 
 // ---------------------------------------------------------------------------------------------------------------------
 // Argument structs, generated: pointers are 8 bytes, L 8 bytes, the rest 4; natural alignment.

@@ -5,18 +5,19 @@
 //   log-probabilities are asked for)
 //
 // Decided here: when no token is left the lowest allowed id is chosen (0 when the mask allows none). A temperature
-// below 1e-5 is greedy. Log-probabilities are never below -9999. A sample whose row, lane or slot is out of range gets
-// token -1. One lane is one task, so the bits depend on the lane alone.
+// below 1e-5 is greedy. A sample whose row, lane or slot is out of range gets token -1. One lane is one task, so the bits
+// depend on the lane alone.
 //
 // Bound: the row is 4 bytes a token, in cache from the head. Passes over it: greedy one (about 10 us for 49152 tokens),
 // a draw two more (exponentials: 30 us each), top-k and top-p two more that skip nearly everything.
 #include "philox.h"
+#include "raw_distribution.h"
 #include "selection.h"
 
 namespace helios {
 namespace {
 
-constexpr float kGreedyBelow = 1e-5f, kLowestLogprob = -9999.f;
+constexpr float kGreedyBelow = 1e-5f;
 
 Cut cut_for(const HeliosSamplingRow& s, const Logits& logits, const Weights& weights) {
   const bool has_top_k = s.top_k > 0 && s.top_k < logits.n, has_top_p = s.top_p < 1.f;
@@ -66,75 +67,6 @@ int32_t draw(const HeliosSamplingRow& s, const Logits& logits, const Weights& we
   }
   return token;  // rounding left the target at the chunk's very end
 }
-
-// ln(v) for finite v > 0: v = m 2^e with m in [sqrt(1/2), sqrt(2)), ln m = 2 artanh((m - 1) / (m + 1)).
-double natural_log(double v) {
-  uint64_t bits = bits_as<uint64_t>(v);
-  int64_t exponent = int64_t(bits >> 52) - 1022;
-  double m = bits_as<double>((bits & 0x000fffffffffffffull) | 0x3fe0000000000000ull);  // [1/2, 1)
-  if (m < 0.70710678118654752) m *= 2, exponent--;
-  const double s = (m - 1) / (m + 1), s2 = s * s;
-  double series = 0;
-  for (int k = 19; k >= 1; k -= 2) series = series * s2 + 1.0 / k;
-  return 2 * s * series + double(exponent) * 0.69314718055994531;
-}
-
-// Log-probabilities of the unmodified distribution.
-struct RawDistribution {
-  const Logits& logits;
-  double log_total;  // ln of the sum of e^x
-
-  explicit RawDistribution(const Logits& logits) : logits(logits) {
-    const auto raw_at = [&](int32_t i) __attribute__((always_inline)) { return logits.raw(i); };
-    const float top = largest(logits.n, raw_at).logit;
-    if (!(top > -INFINITY)) {
-      log_total = INFINITY;
-      return;
-    }
-    const Weights weights{top, 1.f};
-    const auto weight_at = [&](int32_t i) __attribute__((always_inline)) { return weights.of(logits.raw(i)); };
-    log_total = double(top) + natural_log(ChunkSums(logits.n, weight_at).total);
-  }
-  float logprob(float x) const {
-    const double p = double(x) - log_total;
-    return p > double(kLowestLogprob) ? float(p) : kLowestLogprob;
-  }
-  void report_candidates(int32_t n, HeliosSample& out) const {
-    float best[HELIOS_MAX_CANDIDATES];
-    int32_t found = 0;
-    for (int32_t i = 0; n > 0 && i < logits.n; i += kWide) {
-      const Wide x = logits.raw(i);
-      if (found == n && !(max_lanes(x) > best[n - 1])) continue;
-      float lanes[kWide];
-      store(lanes, x);
-      for (int32_t r = 0; r < kWide && i + r < logits.n; r++) {
-        if (found == n && !(lanes[r] > best[n - 1])) continue;
-        int32_t at = found < n ? found++ : n - 1;
-        for (; at > 0 && lanes[r] > best[at - 1]; at--) {
-          best[at] = best[at - 1];
-          out.candidate_token[at] = out.candidate_token[at - 1];
-        }
-        best[at] = lanes[r];
-        out.candidate_token[at] = i + r;
-      }
-    }
-    out.n_candidates = found;
-    for (int32_t i = 0; i < found; i++) out.candidate_logprob[i] = logprob(best[i]);
-  }
-  void report_token(int32_t token, HeliosSample& out) const {
-    const float x = logits.raw_of(token);
-    out.logprob = logprob(x);
-    out.rank = 1;
-    for (int32_t i = 0; i < logits.n; i += kWide) {
-      const Wide v = logits.raw(i);
-      if (!(max_lanes(v) >= x)) continue;
-      float lanes[kWide];
-      store(lanes, v);
-      for (int32_t r = 0; r < kWide && i + r < logits.n; r++)
-        out.rank += lanes[r] > x || (lanes[r] == x && i + r < token);
-    }
-  }
-};
 
 // Adds the bias entries to the row and takes them out again, bit for bit.
 struct Bias {
