@@ -24,12 +24,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     settings = load_settings(arguments)
-    from helios.server.server import bind, serve_until_signal
+    from helios.server.listener import bind
+    from helios.server.server import serve_until_signal
 
     logging.basicConfig(format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     logging.getLogger("helios").setLevel(settings.log_level.upper())
     with (
-        bind(settings.host, settings.port) as listener,
+        bind(settings) as listener,
         start_engine(core_path(arguments.model, settings), settings) as engine,
     ):
         _LOG.info("%s", engine.description)

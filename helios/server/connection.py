@@ -1,7 +1,7 @@
-"""One client connection: bytes to requests, responses to bytes, with limits and deadlines.
+"""One client connection: what it waits for, and for how long.
 
-It knows HTTP/1.1 by way of h11 and no endpoint. Requests of one connection are answered in order, one at a time; when the
-connection goes, the answer in progress is cancelled at once. Nothing is buffered beyond the kernel's own socket buffer.
+It knows no bytes (RequestReader and ResponseWriter do) and no endpoint. Requests of one connection are answered in order, one
+at a time; when the connection goes, the answer in progress is cancelled at once.
 """
 
 from __future__ import annotations
@@ -11,27 +11,36 @@ import enum
 import re
 import secrets
 from collections.abc import Coroutine, Mapping
-from email.utils import formatdate
 from typing import Any, Protocol
-from urllib.parse import unquote, urlsplit
 
 import h11
 
-from helios.server.exchange import Exchange, Headers, HttpRequest, to_json
-from helios.server.status import WireError, error_body
+from helios.errors import CapacityError, HeliosError
+from helios.server.body_memory import BodyMemory
+from helios.server.connections import Connections
+from helios.server.exchange import Exchange, HttpRequest, to_json
+from helios.server.head import RequestHead
+from helios.server.request_reader import ReadLimits, RequestReader
+from helios.server.response_writer import ResponseWriter
+from helios.server.status import WireError, error_body, status_of
 from helios.settings import Settings
 
-_MAX_HEADERS = 100
 _PIPELINE_BYTES = 64 << 10  # of later requests, read ahead while one is answered
+_SKIP_BYTES = 64 << 10  # of a refused request's body, read and dropped so that the connection can go on
 _LINGER_S = 2.0
 _REQUEST_ID = re.compile(r"[!-~]{1,128}")
 
 
 class Application(Protocol):
-    """Who answers. `handle` completes the response whatever happens; `refused` hears of requests that never got that far."""
+    """Who answers. `handle` completes the response whatever happens."""
+
+    def check(self, head: RequestHead) -> None:
+        """Raise HeliosError when the request will be refused whatever its body says, which is then not read."""
 
     def handle(self, exchange: Exchange) -> Coroutine[Any, Any, None]: ...
-    def refused(self, status: int) -> None: ...
+
+    def refused(self, status: int) -> None:
+        """A request that could not be read was refused with `status`."""
 
 
 class Phase(enum.Enum):
@@ -40,89 +49,84 @@ class Phase(enum.Enum):
     IDLE = "a request"
     HEAD = "the rest of the headers"
     BODY = "the rest of the body"
+    SKIP = "the rest of a refused body"
     ANSWER = "the application"
     LINGER = "the client to take the refusal and go"
     CLOSED = "nothing"
 
 
 class HttpConnection(asyncio.Protocol):
-    """An asyncio protocol and the Wire of its exchanges.
+    """The asyncio protocol of one connection. Its phase says what may happen next."""
 
-    It is a member of `open_connections` while it is open or its last answer has not ended.
-    """
-
-    def __init__(self, application: Application, settings: Settings, open_connections: set[HttpConnection]) -> None:
+    def __init__(
+        self, application: Application, settings: Settings, connections: Connections, memory: BodyMemory
+    ) -> None:
         self._application = application
         self._settings = settings
-        self._open_connections = open_connections
+        self._connections = connections
         self._loop = asyncio.get_running_loop()
+        # The reader keeps to the limits; h11 sees whole heads and chunks.
         self._parser = h11.Connection(h11.SERVER, max_incomplete_event_size=settings.header_limit)
+        limits = ReadLimits(settings.header_limit, settings.header_fields, settings.body_limit)
+        self._reader = RequestReader(self._parser, limits, memory)
         self._phase = Phase.CLOSED
         self._limits_s = {
             Phase.IDLE: settings.idle_timeout,
             Phase.HEAD: settings.header_timeout,
             Phase.BODY: settings.body_timeout,
+            Phase.SKIP: _LINGER_S,
             Phase.LINGER: _LINGER_S,
         }
         self._deadline: asyncio.TimerHandle | None = None
-        self._stall: asyncio.TimerHandle | None = None
-        self._writable = asyncio.Event()
-        self._writable.set()
-        self._request: h11.Request | None = None
-        self._headers: Mapping[str, str] = {}
-        self._body = bytearray()
-        self._n_read_ahead = 0
+        self._head: RequestHead
         self._answer: asyncio.Task[None] | None = None
-        self._is_last = False
         self._transport: asyncio.Transport
+        self._writer: ResponseWriter
 
     # -- called by the event loop
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         assert isinstance(transport, asyncio.Transport)
         self._transport = transport
-        transport.set_write_buffer_limits(high=0)
-        self._open_connections.add(self)
+        self._writer = ResponseWriter(self._parser, transport, self._settings.stall_timeout)
+        self._connections.add(self)
         self._enter(Phase.IDLE)
+        if self._connections.is_over_limit:
+            self._find_room()
 
     def data_received(self, data: bytes) -> None:
         if self._phase in (Phase.LINGER, Phase.CLOSED):
             return
-        self._parser.receive_data(data)
+        self._reader.receive(data)
         if self._phase is Phase.ANSWER:
-            self._n_read_ahead += len(data)
-            if self._n_read_ahead > _PIPELINE_BYTES:
+            if self._reader.n_waiting > _PIPELINE_BYTES:
                 # From here on, that the client has gone shows only when something is sent to it.
                 self._transport.pause_reading()
             return
-        if self._phase is Phase.IDLE:
+        if self._phase is Phase.IDLE and self._reader.has_begun():
             self._enter(Phase.HEAD)
-        self._parse()
+        self._read()
 
     def connection_lost(self, error: Exception | None) -> None:
         self._enter(Phase.CLOSED)
-        if self._stall is not None:
-            self._stall.cancel()
+        self._writer.close()
         if self._answer is not None:
             self._answer.cancel()
         else:
-            self._open_connections.discard(self)
+            self._reader.end_request()
+            self._connections.discard(self)
 
     def pause_writing(self) -> None:
-        self._writable.clear()
-        self._stall = self._loop.call_later(self._settings.stall_timeout, self._transport.abort)
+        self._writer.pause()
 
     def resume_writing(self) -> None:
-        self._writable.set()
-        if self._stall is not None:
-            self._stall.cancel()
-            self._stall = None
+        self._writer.resume()
 
     # -- called by the server
 
     def close_when_answered(self) -> None:
         """Finish the answer in progress, then close; without one, close now."""
-        self._is_last = True
+        self._writer.is_last = True
         if self._phase is not Phase.ANSWER:
             self._transport.close()
 
@@ -130,41 +134,12 @@ class HttpConnection(asyncio.Protocol):
         """Drop the connection and what it is waiting for."""
         self._transport.abort()
 
-    # -- the Wire of an exchange
-
-    @property
-    def is_paused(self) -> bool:
-        return not self._writable.is_set()
-
-    def send_head(self, status: int, headers: Headers) -> None:
-        all_headers = [*headers, ("Date", formatdate(usegmt=True)), ("Server", "helios")]
-        if self._is_last:
-            all_headers.append(("Connection", "close"))
-        encoded = [(name.encode("latin-1"), value.encode("latin-1")) for name, value in all_headers]
-        self._send(h11.Response(status_code=status, headers=encoded))
-
-    def send_body(self, piece: bytes) -> None:
-        self._send(h11.Data(data=piece))
-
-    def send_end(self) -> None:
-        self._send(h11.EndOfMessage())
-
-    async def drained(self) -> None:
-        """Wait until the kernel has taken all that was sent."""
-        await self._writable.wait()
-
-    def _send(self, event: h11.Response | h11.InformationalResponse | h11.Data | h11.EndOfMessage) -> None:
-        if self._phase is Phase.CLOSED:
-            return
-        encoded = self._parser.send(event)
-        if encoded:
-            self._transport.write(encoded)
-
     # -- phases
 
     def _enter(self, phase: Phase) -> None:
         """Move to `phase` and start its deadline."""
         self._phase = phase
+        self._connections.set_idle(self, phase is Phase.IDLE)
         if self._deadline is not None:
             self._deadline.cancel()
         limit_s = self._limits_s.get(phase)
@@ -177,123 +152,113 @@ class HttpConnection(asyncio.Protocol):
         else:
             self._transport.abort()
 
-    def _parse(self) -> None:
-        """Take events from the parser until it wants more bytes or a request is complete."""
+    def _find_room(self) -> None:
+        """Over the limit: the longest idle connection goes, or else this one, which is the last to have come."""
+        self._connections.set_idle(self, is_idle=False)
+        if self._connections.close_longest_idle():
+            self._connections.set_idle(self, is_idle=True)
+        elif self._connections.is_flooded:
+            self._transport.abort()
+        else:
+            self._refuse(CapacityError(f"{self._connections.limit:,} connections are open, the limit"))
+
+    def _read(self) -> None:
+        """Read on until more bytes are needed or somebody has to answer."""
         try:
-            while self._phase in (Phase.HEAD, Phase.BODY):
-                event = self._parser.next_event()
-                if isinstance(event, h11.Request):
-                    self._begin(event)
-                elif isinstance(event, h11.Data):
-                    self._collect(event.data)
-                elif isinstance(event, h11.EndOfMessage):
-                    self._start_answer()
-                else:
-                    return
-        except h11.RemoteProtocolError as error:
-            self._refuse(WireError(error.error_status_hint, f"the request is not valid HTTP/1.1: {error}"))
-        except WireError as error:
+            if self._phase is Phase.HEAD:
+                self._take_head()
+            if self._phase in (Phase.BODY, Phase.SKIP):
+                self._take_body()
+        except HeliosError as error:
             self._refuse(error)
 
-    def _begin(self, request: h11.Request) -> None:
-        """Check a request's head before any of its body is taken."""
-        n_bytes = sum(len(name) + len(value) for name, value in request.headers) + len(request.target)
-        if n_bytes > self._settings.header_limit or len(request.headers) > _MAX_HEADERS:
-            raise WireError(431, f"the headers have {n_bytes:,} bytes, the limit is {self._settings.header_limit:,}")
-        if request.http_version not in (b"1.0", b"1.1"):
-            raise WireError(505, "this server speaks HTTP/1.1")
-        self._request = request
-        self._headers = _joined_headers(request)
-        self._body.clear()
-        _check_framing(self._headers)
-        self._check_body_size(int(self._headers.get("content-length", "0")))
-        if self._parser.they_are_waiting_for_100_continue:
-            self._send(h11.InformationalResponse(status_code=100, headers=[], reason=b"Continue"))
+    def _take_head(self) -> None:
+        head = self._reader.read_head()
+        if head is None:
+            return
+        self._head = head
+        try:
+            self._application.check(head)
+        except HeliosError as error:
+            self._turn_away(error)
+            return
+        if head.expects_continue and not self._reader.n_waiting:
+            self._writer.send_continue()
         self._enter(Phase.BODY)
 
-    def _collect(self, piece: bytes) -> None:
-        self._check_body_size(len(self._body) + len(piece))
-        self._body += piece
+    def _take_body(self) -> None:
+        body = self._reader.read_body()
+        if body is None:
+            return
+        if self._phase is Phase.SKIP:
+            self._answer_with(self._writer.drained())
+            return
+        head = self._head
+        request = HttpRequest(_request_id(head.headers), head.method, head.path, head.headers, body)
+        self._answer_with(self._application.handle(Exchange(request, self._writer)))
 
-    def _check_body_size(self, n_bytes: int) -> None:
-        if n_bytes > self._settings.body_limit:
-            raise WireError(413, f"the body has {n_bytes:,} bytes or more, the limit is {self._settings.body_limit:,}")
-
-    def _start_answer(self) -> None:
-        assert self._request is not None
-        request = HttpRequest(
-            id=_request_id(self._headers.get("x-request-id", "")),
-            method=self._request.method.decode("ascii"),
-            path=_path(self._request.target.decode("ascii")),
-            headers=self._headers,
-            body=bytes(self._body),
-        )
-        self._body = bytearray()
-        self._n_read_ahead = 0
+    def _answer_with(self, answering: Coroutine[Any, Any, None]) -> None:
         self._enter(Phase.ANSWER)
-        self._answer = self._loop.create_task(self._application.handle(Exchange(request, self)))
+        self._answer = self._loop.create_task(answering)
         self._answer.add_done_callback(self._answered)
 
     def _answered(self, answer: asyncio.Task[None]) -> None:
         """Go on with the next request, if there can be one."""
         self._answer = None
+        self._reader.end_request()
         if self._phase is Phase.CLOSED:
-            self._open_connections.discard(self)
-            return
-        if answer.cancelled() or answer.exception() is not None:
+            self._connections.discard(self)
+        elif answer.cancelled() or answer.exception() is not None:
             self._transport.abort()
-            return
-        if self._is_last or self._parser.our_state is not h11.DONE or self._parser.their_state is not h11.DONE:
+        elif self._writer.is_last or {self._parser.our_state, self._parser.their_state} != {h11.DONE}:
             self._transport.close()
-            return
-        self._parser.start_next_cycle()
-        self._transport.resume_reading()
-        has_read_ahead = bool(self._parser.trailing_data[0])
-        self._enter(Phase.HEAD if has_read_ahead else Phase.IDLE)
-        self._parse()
+        else:
+            self._parser.start_next_cycle()
+            self._transport.resume_reading()
+            self._enter(Phase.HEAD if self._reader.has_begun() else Phase.IDLE)
+            self._read()
 
-    def _refuse(self, error: WireError) -> None:
-        """Answer a request that cannot be read on, then close.
+    # -- refusals
+
+    def _turn_away(self, error: HeliosError) -> None:
+        """Refuse a request whose head is sound. The connection goes on when the body is short and surely comes."""
+        n_bytes = self._head.body_nbytes
+        if n_bytes is None or n_bytes > _SKIP_BYTES or self._head.expects_continue:
+            self._close_with(error, self._head.headers)
+            return
+        self._send_error(error, self._head.headers)
+        self._reader.skip_body()
+        self._enter(Phase.SKIP)
+
+    def _refuse(self, error: HeliosError) -> None:
+        """Refuse what cannot be read on."""
+        self._application.refused(status_of(error).number)
+        self._close_with(error, {})
+
+    def _close_with(self, error: HeliosError, headers: Mapping[str, str]) -> None:
+        """Answer and close.
 
         The client may still be sending. Closing with unread bytes would reset the connection and take the refusal with it,
         so we say that we are done and drop what comes until the client has gone.
         """
-        self._application.refused(error.status)
-        self._is_last = True
-        if self._parser.our_state in (h11.IDLE, h11.SEND_RESPONSE):
-            body = to_json(error_body(error))
-            fixed = (("Content-Type", "application/json"), ("Content-Length", str(len(body))))
-            self.send_head(error.status, (*fixed, ("X-Request-Id", _request_id("")), *error.headers))
-            is_head = self._request is not None and self._request.method == b"HEAD"
-            self.send_body(b"" if is_head else body)
-            self.send_end()
+        self._writer.is_last = True
+        if self._writer.may_respond:
+            self._send_error(error, headers)
+        self._reader.end_request()
         self._enter(Phase.LINGER)
         if self._transport.can_write_eof():
             self._transport.write_eof()
 
-
-def _joined_headers(request: h11.Request) -> dict[str, str]:
-    headers: dict[str, str] = {}
-    for raw_name, raw_value in request.headers:
-        name, value = raw_name.decode("ascii"), raw_value.decode("latin-1")
-        headers[name] = f"{headers[name]}, {value}" if name in headers else value
-    return headers
-
-
-def _check_framing(headers: Mapping[str, str]) -> None:
-    """Refuse what proxies disagree about (request smuggling) and encodings that we do not undo."""
-    if "transfer-encoding" in headers and "content-length" in headers:
-        raise WireError(400, "the request has both Transfer-Encoding and Content-Length")
-    encoding = headers.get("content-encoding", "identity").lower()
-    if encoding != "identity":
-        raise WireError(415, f"the body has the content encoding {encoding[:40]!r}; send it as it is")
+    def _send_error(self, error: HeliosError, headers: Mapping[str, str]) -> None:
+        status = status_of(error)
+        body = to_json(error_body(error))
+        fixed = (("Content-Type", "application/json"), ("Content-Length", str(len(body))))
+        self._writer.send_head(status.number, (*fixed, ("X-Request-Id", _request_id(headers)), *status.headers))
+        self._writer.send_body(b"" if self._reader.is_head_request else body)
+        self._writer.send_end()
 
 
-def _request_id(given: str) -> str:
+def _request_id(headers: Mapping[str, str]) -> str:
+    """The client's own id where it is harmless, else a new one."""
+    given = headers.get("x-request-id", "")
     return given if _REQUEST_ID.fullmatch(given) else f"req-{secrets.token_hex(12)}"
-
-
-def _path(target: str) -> str:
-    """The decoded path of an origin-form or absolute-form target."""
-    path = target.split("?", 1)[0] if target.startswith("/") else urlsplit(target).path
-    return unquote(path) or "/"

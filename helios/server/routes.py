@@ -13,12 +13,13 @@ from dataclasses import dataclass
 
 from helios.errors import HeliosError, InternalError
 from helios.server.exchange import Exchange
+from helios.server.head import RequestHead
 from helios.server.health import show_health, show_metrics, show_readiness
 from helios.server.models import list_models, show_model
 from helios.server.openai_chat import create_chat_completion
 from helios.server.openai_completions import create_completion
 from helios.server.services import Services
-from helios.server.status import WireError
+from helios.server.status import WireError, status_of
 from helios.server.tokenize import detokenize, tokenize
 
 _LOG = logging.getLogger(__name__)
@@ -27,11 +28,12 @@ Endpoint = Callable[[Services, Exchange], Awaitable[None]]
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """`path` ending in a slash matches everything below it. GET routes answer HEAD as well."""
+    """`path` ending in a slash matches everything below it. GET routes answer HEAD as well; what generates needs a permit."""
 
     method: str
     path: str
     endpoint: Endpoint
+    is_generating: bool = False
 
     def matches(self, path: str) -> bool:
         if self.path.endswith("/"):
@@ -44,8 +46,8 @@ class Route:
 
 
 ROUTES = (
-    Route("POST", "/v1/chat/completions", create_chat_completion),
-    Route("POST", "/v1/completions", create_completion),
+    Route("POST", "/v1/chat/completions", create_chat_completion, is_generating=True),
+    Route("POST", "/v1/completions", create_completion, is_generating=True),
     Route("GET", "/v1/models", list_models),
     Route("GET", "/v1/models/", show_model),
     Route("POST", "/tokenize", tokenize),
@@ -61,6 +63,18 @@ class RoutedApplication:
 
     def __init__(self, services: Services) -> None:
         self._services = services
+
+    def check(self, head: RequestHead) -> None:
+        """Refuse at the head what no body can help: HTTP-1, nothing is read of a request that there is no room for."""
+        label = "unknown"
+        try:
+            route = _find(head.method, head.path)
+            label = route.path
+            if route.is_generating:
+                self._services.engine.admit().release()  # only asks: a slow body must not hold a permit
+        except HeliosError as error:
+            self._count(label, str(status_of(error).number))
+            raise
 
     async def handle(self, exchange: Exchange) -> None:
         """Answer, whatever happens; only cancellation (the client has gone) leaves this without a whole response."""

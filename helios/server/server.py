@@ -1,25 +1,26 @@
-"""The listener: accepts connections, and ends them in order when it is told to stop.
+"""The server: accepts connections for one engine, and ends them in order when it is told to stop.
 
-It knows sockets and signals, no endpoint. The address is taken before a model is loaded, so that a port in use is found at
-once, and connections are accepted only when there is an engine to serve them.
+It knows a listener and signals, no endpoint. Connections are accepted only when there is an engine to serve them, and none is
+left when `stop` returns.
 """
 
 from __future__ import annotations
 
 import asyncio
-import errno
 import logging
 import os
+import resource
 import signal
-import socket
 import time
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from helios.errors import SettingError
 from helios.metrics import ServerMetrics
+from helios.server.body_memory import BodyMemory
 from helios.server.connection import HttpConnection
+from helios.server.connections import Connections
 from helios.server.frontend import Frontend
+from helios.server.listener import Listener
 from helios.server.routes import RoutedApplication
 from helios.server.services import Services
 from helios.settings import Settings
@@ -28,31 +29,9 @@ if TYPE_CHECKING:
     from helios.engine import Engine
 
 _LOG = logging.getLogger(__name__)
-_BACKLOG = 1024
 _SIGNALS = (signal.SIGTERM, signal.SIGINT)
-
-
-def bind(host: str, port: int) -> socket.socket:
-    """Take the address without listening yet; SettingError when it cannot be had."""
-    try:
-        family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
-        listener = socket.socket(family, kind, protocol)
-    except (OSError, UnicodeError) as error:
-        reason = getattr(error, "strerror", None) or error
-        raise SettingError(f"--host {host[:200]!r} is no address of this machine: {reason}") from error
-    try:
-        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        listener.bind(address)
-    except OSError as error:
-        listener.close()
-        raise _bind_error(error, host, port) from error
-    return listener
-
-
-def address_url(listener: socket.socket) -> str:
-    """The URL of a bound socket."""
-    host, port = listener.getsockname()[:2]
-    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+_TLS_SHUTDOWN_S = 2.0
+_N_OTHER_FILES = 256  # descriptors of the process that are no connections
 
 
 class Server:
@@ -61,25 +40,32 @@ class Server:
     def __init__(self, engine: Engine, settings: Settings) -> None:
         self._engine = engine
         self._settings = settings
-        self._metrics = ServerMetrics(engine.statistics)
+        self._metrics = ServerMetrics(engine.statistics, engine.served_id if settings.vllm_metrics else None)
         self._frontend = Frontend(engine, settings.frontend_workers)
         self._services = Services(engine, settings, self._frontend, self._metrics, started=int(time.time()))
         self._application = RoutedApplication(self._services)
-        self._connections: set[HttpConnection] = set()
+        self._connections = Connections(settings.connection_limit)
+        self._memory = BodyMemory(max(settings.body_memory, settings.body_limit))
         self._metrics.connections.set_function(lambda: len(self._connections))
         self._listening: asyncio.Server | None = None
 
-    async def start(self, listener: socket.socket) -> None:
-        """Begin to accept connections on a bound socket."""
-        loop = asyncio.get_running_loop()
+    async def start(self, listener: Listener) -> None:
+        """Begin to accept connections on a bound listener; SettingError when that cannot be."""
+        is_tls = listener.tls is not None
         try:
-            self._listening = await loop.create_server(self._connection, sock=listener, backlog=_BACKLOG)
+            self._listening = await asyncio.get_running_loop().create_server(
+                self._connection,
+                sock=listener.socket,
+                backlog=self._settings.listen_backlog,
+                ssl=listener.tls,
+                ssl_handshake_timeout=self._settings.header_timeout if is_tls else None,
+                ssl_shutdown_timeout=_TLS_SHUTDOWN_S if is_tls else None,
+            )
         except OSError as error:
-            host, port = listener.getsockname()[:2]
-            raise _bind_error(error, host, port) from error
+            raise listener.listen_error(error) from error
 
     def _connection(self) -> HttpConnection:
-        return HttpConnection(self._application, self._settings, self._connections)
+        return HttpConnection(self._application, self._settings, self._connections, self._memory)
 
     async def stop(self) -> None:
         """HTTP-4: not ready at once, `drain_timeout` seconds for open answers, then every connection is dropped."""
@@ -88,7 +74,7 @@ class Server:
             self._listening.close()
         limit_s = self._settings.drain_timeout
         engine_drain = asyncio.create_task(self._engine.drain(limit_s))
-        for connection in tuple(self._connections):
+        for connection in self._connections:
             connection.close_when_answered()
         with suppress(TimeoutError):
             async with asyncio.timeout(limit_s):
@@ -96,7 +82,7 @@ class Server:
                     await asyncio.sleep(0.02)
         if self._connections:
             _LOG.warning("dropping %d connections after %g seconds", len(self._connections), limit_s)
-        for connection in tuple(self._connections):
+        for connection in self._connections:
             connection.abort()
         while self._connections:
             await asyncio.sleep(0.001)
@@ -104,7 +90,7 @@ class Server:
         self._frontend.close()
 
 
-async def serve_until_signal(engine: Engine, settings: Settings, listener: socket.socket) -> None:
+async def serve_until_signal(engine: Engine, settings: Settings, listener: Listener) -> None:
     """Serve until SIGTERM or SIGINT, then drain. A second signal ends the process there and then."""
     loop = asyncio.get_running_loop()
     is_told = asyncio.Event()
@@ -116,21 +102,20 @@ async def serve_until_signal(engine: Engine, settings: Settings, listener: socke
 
     for number in _SIGNALS:
         loop.add_signal_handler(number, take_signal)
+    _allow_descriptors(settings.connection_limit + _N_OTHER_FILES)
     server = Server(engine, settings)
     await server.start(listener)
-    print(f"Helios serves {engine.served_id} at {address_url(listener)}", flush=True)
+    print(f"Helios serves {engine.served_id} at {listener.url}", flush=True)
     await is_told.wait()
     _LOG.info("shutting down: up to %g seconds for open answers", settings.drain_timeout)
     await server.stop()
 
 
-def _bind_error(error: OSError, host: str, port: int) -> SettingError:
-    if error.errno == errno.EADDRINUSE:
-        return SettingError(f"port {port} on {host} is in use", hint="choose another with --port")
-    if error.errno == errno.EACCES:
-        return SettingError(
-            f"port {port} on {host} is not allowed to this user", hint="choose one above 1023 with --port"
-        )
-    return SettingError(
-        f"cannot listen on {host} port {port}: {error.strerror}", hint="choose another with --host or --port"
-    )
+def _allow_descriptors(n_wanted: int) -> None:
+    """Raise the soft limit of open files as far as it is needed and allowed; many systems start with 1,024."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    n_allowed = n_wanted if hard == resource.RLIM_INFINITY else min(n_wanted, hard)
+    if soft != resource.RLIM_INFINITY and soft < n_allowed:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (n_allowed, hard))
+    if n_allowed < n_wanted:
+        _LOG.warning("this process may open %d files; --connection-limit wants %d", n_allowed, n_wanted)

@@ -55,6 +55,7 @@ _REASONS = {
     405: "method_not_allowed",
     408: "request_timeout",
     413: "body_too_large",
+    415: "unsupported_encoding",
     431: "headers_too_large",
 }
 

@@ -14,7 +14,8 @@ from typing import Any
 
 import pytest
 
-from helios.server.server import Server, bind
+from helios.server.listener import Listener, bind
+from helios.server.server import Server
 from helios.settings import Settings
 from helios.tokenizer.tokenizer import Tokenizer
 from tests.server.scripted_engine import ScriptedEngine
@@ -37,17 +38,23 @@ class RunningServer:
     """A server under test. `exchange` sends one request and reads one response on a fresh connection."""
 
     engine: ScriptedEngine
-    port: int
+    listener: Listener
     stop: Callable[[], None]
     sockets: list[socket.socket] = field(default_factory=list)
 
-    @property
-    def url(self) -> str:
-        return f"http://127.0.0.1:{self.port}"
+    def __post_init__(self) -> None:
+        self.url = self.listener.url
+        self.address = self.listener.socket.getsockname()
+        self.family = self.listener.socket.family
+        self.port = self.address[1] if self.family != socket.AF_UNIX else 0
 
-    def connect(self) -> socket.socket:
-        connection = socket.create_connection(("127.0.0.1", self.port), timeout=DEADLINE_S)
+    def connect(self, receive_buffer_bytes: int | None = None) -> socket.socket:
+        connection = socket.socket(self.family)
         self.sockets.append(connection)
+        connection.settimeout(DEADLINE_S)
+        if receive_buffer_bytes is not None:
+            connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_buffer_bytes)
+        connection.connect(self.address)
         return connection
 
     def exchange(
@@ -117,8 +124,8 @@ def start_server(engine: ScriptedEngine) -> Iterator[Callable[..., RunningServer
     """Starts servers around `engine` with given settings; all are stopped at the end."""
     running: list[RunningServer] = []
 
-    def start(send_buffer_bytes: int | None = None, **settings: Any) -> RunningServer:
-        server = _start(engine, Settings(**{"port": 0, "drain_timeout": 0.2, **settings}), send_buffer_bytes)
+    def start(**settings: Any) -> RunningServer:
+        server = _start(engine, Settings(**{"port": 0, "drain_timeout": 0.2, **settings}))
         running.append(server)
         return server
 
@@ -134,11 +141,8 @@ def server(start_server: Callable[..., RunningServer]) -> RunningServer:
     return start_server()
 
 
-def _start(engine: ScriptedEngine, settings: Settings, send_buffer_bytes: int | None) -> RunningServer:
-    listener = bind(settings.host, settings.port)
-    if send_buffer_bytes is not None:  # accepted sockets inherit it
-        listener.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, send_buffer_bytes)
-    port = listener.getsockname()[1]
+def _start(engine: ScriptedEngine, settings: Settings) -> RunningServer:
+    listener = bind(settings)
     loop = asyncio.new_event_loop()
     is_told = asyncio.Event()
     is_up = threading.Event()
@@ -149,6 +153,7 @@ def _start(engine: ScriptedEngine, settings: Settings, send_buffer_bytes: int | 
         is_up.set()
         await is_told.wait()
         await server.stop()
+        listener.close()
 
     thread = threading.Thread(target=lambda: asyncio.Runner(loop_factory=lambda: loop).run(serve()))
     thread.start()
@@ -161,4 +166,4 @@ def _start(engine: ScriptedEngine, settings: Settings, send_buffer_bytes: int | 
         assert not thread.is_alive()
         loop.close()
 
-    return RunningServer(engine, port, stop)
+    return RunningServer(engine, listener, stop)

@@ -89,8 +89,8 @@ def test_a_paused_reader_loses_nothing_and_holds_up_nobody(
 ) -> None:
     """HTTP-2: the permit stays until the answer was read, other clients are served meanwhile."""
     engine.answer, engine.context_tokens = None, 1 << 20
-    server = start_server(send_buffer_bytes=16 << 10)
-    connection = slow_connection(server)
+    server = start_server(send_buffer=16 << 10)
+    connection = server.connect(receive_buffer_bytes=4096)
     connection.sendall(raw_chat(stream=True))
     slow = server.generation()
     n_events = 0
@@ -104,8 +104,7 @@ def test_a_paused_reader_loses_nothing_and_holds_up_nobody(
             break
     engine.answer = "Hello world"
     assert server.chat()[1]["choices"][0]["message"]["content"] == "Hello world"
-    wait_until(lambda: engine.permits[1].is_released)
-    assert not engine.permits[0].is_released
+    wait_until(lambda: engine.n_admitted == 1)
     slow.give(engine.eos_tokens[0])
     answer = read_until(connection, b"[DONE]")
     assert answer.count(b'"finish_reason":"stop"') == 1
@@ -120,27 +119,16 @@ def test_an_answer_keeps_its_permit_until_it_was_read(
 ) -> None:
     """HTTP-2: finished and written, but the reader's socket has not taken the last of it."""
     engine.answer, engine.context_tokens = "x" * 40_000, 1 << 20
-    server = start_server(send_buffer_bytes=4 << 10)
-    connection = slow_connection(server)
+    server = start_server(send_buffer=4 << 10)
+    connection = server.connect(receive_buffer_bytes=4096)
     connection.sendall(raw_chat())
     generation = server.generation()
     wait_until(lambda: generation.has_ended)
     engine.answer = "Hello"
     assert server.chat()[0] == 200
-    wait_until(lambda: engine.permits[1].is_released)
-    assert not engine.permits[0].is_released
+    wait_until(lambda: engine.n_admitted == 1)
     read_until(connection, b"}}}")
     wait_until(lambda: engine.n_admitted == 0)
-
-
-def slow_connection(server: RunningServer) -> socket.socket:
-    """A connection whose receive buffer is soon full."""
-    connection = socket.socket()
-    connection.settimeout(10)
-    connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
-    connection.connect(("127.0.0.1", server.port))
-    server.sockets.append(connection)
-    return connection
 
 
 def wait_until_taken(generation: object, n_events: int) -> None:
@@ -158,8 +146,8 @@ def test_a_reader_that_never_reads_is_dropped_in_the_end(
 ) -> None:
     """Research 1.5b: the wait for a reader has an end, and its room is given back."""
     engine.answer = None
-    server = start_server(send_buffer_bytes=16 << 10, stall_timeout=0.2)
-    connection = slow_connection(server)
+    server = start_server(send_buffer=16 << 10, stall_timeout=0.2)
+    connection = server.connect(receive_buffer_bytes=4096)
     connection.sendall(raw_chat(stream=True, logprobs=True))
     generation = server.generation()
     for _ in range(20_000):

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import re
 import socket
+import zlib
 from collections.abc import Callable
 
 import pytest
@@ -132,7 +134,12 @@ def test_a_client_that_expects_100_continue_gets_it(server: RunningServer) -> No
         (b"POST /tokenize HTTP/1.1\r\nHost: h\r\nContent-Length: 2\r\nTransfer-Encoding: chunked\r\n\r\n", 400),
         (b"POST /tokenize HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked, gzip\r\n\r\n", 501),
         (b"POST /tokenize HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n", 400),
-        (b"POST /tokenize HTTP/1.1\r\nHost: h\r\nContent-Encoding: gzip\r\nContent-Length: 2\r\n\r\n", 415),
+        (b"POST /tokenize HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n3\nabc", 400),
+        (b"POST /tokenize HTTP/1.1\r\nHost: h\r\nContent-Length: 1\r\nContent-Length: 1\r\n\r\n", 400),
+        (b"GET /health HTTP/1.1\nHost: h\n\n", 400),
+        (b"GET /health HTTP/1.1\r\nHost: h\r\nX: a\r\n b\r\n\r\n", 400),
+        (b"GET http://[::1/ HTTP/1.1\r\nHost: h\r\n\r\n", 400),
+        (b"CONNECT h:80 HTTP/1.1\r\nHost: h\r\n\r\n", 400),
         (b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03" + b"\0" * 64 + b"\r\n\r\n", 400),  # TLS hello
     ],
 )
@@ -142,8 +149,11 @@ def test_a_malformed_request_is_refused_and_the_connection_closed(
     """Research 1.13: framing that proxies disagree about is refused."""
     connection = server.connect()
     connection.sendall(request_bytes)
+    smuggled = b"GET /metrics HTTP/1.1\r\nHost: h\r\n\r\n"
+    connection.sendall(smuggled)
     answer = read_all(connection)
     assert error_of(answer) == (status, "bad_http")
+    assert answer.count(b"HTTP/1.1 ") == 1
     assert server.exchange("GET", "/health")[0] == 200
 
 
@@ -170,6 +180,38 @@ def test_bodies_up_to_the_limit_are_taken(
         assert error_of(read_all(connection)) == (413, "body_too_large")
 
 
+def test_a_gzip_body_is_a_body(server: RunningServer) -> None:
+    """Research 1.5. Its answer is the one to the plain body."""
+    plain = json.dumps({"prompt": "Hello " * 500}).encode()
+    answers = [
+        server.exchange("POST", "/tokenize", body, headers)
+        for body, headers in ((plain, {}), (gzip.compress(plain), {"Content-Encoding": "gzip"}))
+    ]
+    assert answers[0][0] == 200
+    assert answers[0][2] == answers[1][2]
+
+
+@pytest.mark.parametrize(
+    ("body", "encoding", "refusal"),
+    [
+        (gzip.compress(bytes(9 << 20)), b"gzip", (413, "body_too_large")),
+        (b"{}", b"gzip", (400, "bad_http")),
+        (gzip.compress(b"{}")[:-1], b"gzip", (400, "bad_http")),
+        (zlib.compress(b"{}"), b"deflate", (415, "unsupported_encoding")),
+        (b"{}", b"br", (415, "unsupported_encoding")),
+    ],
+)
+def test_an_encoding_that_cannot_be_undone_is_refused(
+    server: RunningServer, body: bytes, encoding: bytes, refusal: tuple[int, str]
+) -> None:
+    connection = server.connect()
+    head = b"POST /tokenize HTTP/1.1\r\nHost: h\r\nContent-Encoding: %b\r\nContent-Length: %d\r\n\r\n"
+    connection.sendall(head % (encoding, len(body)) + body)
+    answer = read_all(connection)
+    assert error_of(answer) == refusal
+    assert (b"Accept-Encoding: gzip" in answer) is (refusal[0] == 415)
+
+
 def test_a_refused_upload_can_still_read_why(start_server: Callable[..., RunningServer]) -> None:
     """Closing with unread bytes would reset the connection; the refusal must arrive before."""
     server = start_server(body_limit=1 << 10)
@@ -189,12 +231,33 @@ def test_a_refused_expectation_is_not_continued(start_server: Callable[..., Runn
     assert error_of(answer) == (413, "body_too_large")
 
 
+def test_an_expectation_that_nobody_knows_fails(server: RunningServer) -> None:
+    connection = server.connect()
+    connection.sendall(HEALTH.replace(b"\r\n\r\n", b"\r\nExpect: a-miracle\r\n\r\n"))
+    assert error_of(read_all(connection))[0] == 417
+
+
+def test_a_refusal_of_head_has_no_body(start_server: Callable[..., RunningServer]) -> None:
+    """Whether it is the head that is wrong or what it announces."""
+    server = start_server(body_limit=1 << 10)
+    for wrong in (
+        b"HEAD nowhere HTTP/1.1\r\nHost: h\r\n",
+        b"HEAD /health HTTP/1.1\r\nHost: h\r\nContent-Length: 5000\r\n",
+    ):
+        connection = server.connect()
+        connection.sendall(wrong + b"\r\n")
+        answer = read_all(connection)
+        assert answer.startswith(b"HTTP/1.1 4")
+        assert answer.endswith(b"\r\n\r\n")
+
+
 @pytest.mark.parametrize(
     "headers",
     [
         b"X-Long: " + b"x" * 2000,
         b"\r\n".join(b"X-%d: y" % index for index in range(200)),
         b"X-Endless: " + b"x" * 100_000,
+        b"X-Trailing: y\r\n" * 5000,
     ],
 )
 def test_too_many_or_too_long_headers_are_refused(start_server: Callable[..., RunningServer], headers: bytes) -> None:

@@ -1,0 +1,101 @@
+"""Responses to bytes, no faster than their reader takes them.
+
+It knows HTTP/1.1 framing by way of h11 and no endpoint. Nothing is buffered here beyond one piece for each of an answer's writers:
+a writer waits until the kernel has taken all, and a reader that takes nothing for `stall_timeout` seconds is dropped.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from email.utils import formatdate
+
+import h11
+
+from helios.server.exchange import Headers
+
+
+class ResponseWriter:
+    """The Wire of one connection's exchanges. `is_last` announces that the connection ends with this response."""
+
+    def __init__(self, parser: h11.Connection, transport: asyncio.Transport, stall_timeout_s: float) -> None:
+        self._parser = parser
+        self._transport = transport
+        self._stall_timeout_s = stall_timeout_s
+        self._loop = asyncio.get_running_loop()
+        self._stall: asyncio.TimerHandle | None = None
+        self._writable = asyncio.Event()
+        self._writable.set()
+        self._is_closed = False
+        self.is_last = False
+        transport.set_write_buffer_limits(high=0)
+
+    # -- the Wire of an exchange
+
+    @property
+    def is_paused(self) -> bool:
+        return not self._writable.is_set()
+
+    def send_head(self, status: int, headers: Headers) -> None:
+        all_headers = [*headers, ("Date", formatdate(usegmt=True)), ("Server", "helios")]
+        if self.is_last:
+            all_headers.append(("Connection", "close"))
+        encoded = [(name.encode("latin-1"), value.encode("latin-1")) for name, value in all_headers]
+        self._send(h11.Response(status_code=status, headers=encoded))
+
+    def send_body(self, piece: bytes) -> None:
+        self._send(h11.Data(data=piece))
+
+    def send_end(self) -> None:
+        self._send(h11.EndOfMessage())
+
+    async def drained(self) -> None:
+        """Wait until the kernel has taken all that was sent."""
+        await self._writable.wait()
+
+    # -- called by the connection
+
+    @property
+    def may_respond(self) -> bool:
+        """True while no final response to this request has begun."""
+        return self._parser.our_state in (h11.IDLE, h11.SEND_RESPONSE)
+
+    def send_continue(self) -> None:
+        self._send(h11.InformationalResponse(status_code=100, headers=[], reason=b"Continue"))
+
+    def pause(self) -> None:
+        """The kernel takes no more."""
+        self._writable.clear()
+        self._watch(self._transport.get_write_buffer_size())
+
+    def resume(self) -> None:
+        """The kernel has taken all."""
+        self._writable.set()
+        self._stop_watching()
+
+    def close(self) -> None:
+        """The connection is gone; what is still sent is dropped."""
+        self._is_closed = True
+        self._stop_watching()
+
+    def _send(self, event: h11.Response | h11.InformationalResponse | h11.Data | h11.EndOfMessage) -> None:
+        if self._is_closed:
+            return
+        encoded = self._parser.send(event)
+        if encoded:
+            self._transport.write(encoded)
+
+    def _watch(self, n_unread: int) -> None:
+        """Look again after `stall_timeout` seconds: by then some of `n_unread` bytes must have been taken."""
+        self._stall = self._loop.call_later(self._stall_timeout_s, self._check_progress, n_unread)
+
+    def _check_progress(self, n_unread: int) -> None:
+        n_now = self._transport.get_write_buffer_size()
+        if n_now < n_unread:
+            self._watch(n_now)
+        else:
+            self._transport.abort()
+
+    def _stop_watching(self) -> None:
+        if self._stall is not None:
+            self._stall.cancel()
+            self._stall = None

@@ -1,0 +1,56 @@
+"""TLS for the listener: a certificate and its key become an SSL context, or one line about what is wrong with them.
+
+It knows files and the ssl module, no sockets. Nothing older than TLS 1.2 is spoken, and a key that needs a password is refused
+instead of asking for one.
+"""
+
+from __future__ import annotations
+
+import ssl
+from pathlib import Path
+
+from helios.errors import SettingError
+from helios.settings import Settings
+
+
+class _EncryptedKeyError(Exception):
+    """Raised through the ssl module, which would ask the terminal otherwise."""
+
+
+def server_context(settings: Settings) -> ssl.SSLContext | None:
+    """The context of `--tls-cert` and `--tls-key`, None without them. SettingError when they cannot be used."""
+    if settings.tls_cert is None and settings.tls_key is None:
+        return None
+    if settings.tls_cert is None or settings.tls_key is None:
+        given, missing = ("--tls-key", "--tls-cert") if settings.tls_cert is None else ("--tls-cert", "--tls-key")
+        raise SettingError(f"{given} is given and {missing} is not", hint="TLS needs both")
+    _check_readable("--tls-cert", settings.tls_cert)
+    _check_readable("--tls-key", settings.tls_key)
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    context.set_alpn_protocols(["http/1.1"])
+    try:
+        context.load_cert_chain(settings.tls_cert, settings.tls_key, _refuse_password)
+    except _EncryptedKeyError:
+        raise SettingError(f"--tls-key {settings.tls_key} is encrypted", hint="give one without a password") from None
+    except ssl.SSLError as error:
+        raise SettingError(_fault(error, settings.tls_cert, settings.tls_key)) from error
+    return context
+
+
+def _check_readable(flag: str, path: str) -> None:
+    try:
+        with Path(path).open("rb"):
+            return
+    except OSError as error:
+        raise SettingError(f"{flag} {path} cannot be read: {error.strerror}") from error
+
+
+def _refuse_password() -> str:
+    raise _EncryptedKeyError
+
+
+def _fault(error: ssl.SSLError, certificate: str, key: str) -> str:
+    if error.reason == "KEY_VALUES_MISMATCH":
+        return f"--tls-key {key} is not the key of --tls-cert {certificate}"
+    return f"--tls-cert {certificate} and --tls-key {key} are no PEM certificate and key: {error.reason or error}"
