@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 
-from helios.cache.pages import PagePool
+from helios.cache.books import CacheBooks
 from helios.contract.prepared import PreparedContract, SamplingDefaults
 from helios.contract.schema import core_pb2, execution_pb2
 from helios.corefile.authorize import authorize
@@ -170,9 +170,19 @@ class Engine:
             contract = select_programs(bootstrap.contract, limits)
             device = owned.enter_context(Device.open(settings.device, settings.threads))
             capacities = choose_capacities(contract, limits, settings, device.memory_free_bytes())
-            loaded = ModelRuntime.load(core, contract, bootstrap.manifest, device, capacities.n_pages, progress)
+            shape = capacities.shape
+            loaded = ModelRuntime.load(
+                core,
+                contract,
+                bootstrap.manifest,
+                device,
+                shape.n_pages,
+                progress,
+                n_host_pages=shape.n_host_pages,
+                n_host_rows=shape.n_host_rows,
+            )
             runtime = owned.enter_context(loaded)
-            scheduler = Scheduler(limits, program_table(contract), PagePool(capacities.n_pages))
+            scheduler = Scheduler(limits, program_table(contract), CacheBooks(shape), time.monotonic)
             engine = cls(bootstrap, capacities, runtime, scheduler, settings, owned.pop_all())
         engine.description += f" on {device.name} ({device.reason})"
         engine.run()
@@ -263,7 +273,7 @@ class Engine:
         with self._lock:
             admission = {"requests_admitted": self._n_admitted, "requests_refused_total": self._n_refused}
         worker = self._worker.statistics()
-        usage = {"cache_usage_ratio": worker["pages_held"] / self._capacities.n_pages}
+        usage = {"cache_usage_ratio": worker["cache_pages_held"] / self._capacities.shape.n_pages}
         return {**admission, **self._lifecycle.statistics(), **worker, **self._capacities.statistics(), **usage}
 
     async def drain(self, timeout_s: float) -> None:

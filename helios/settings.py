@@ -96,6 +96,9 @@ class Settings:
         low=0,
         high=1 << 20,
     )
+    gap_target: float = _setting(
+        100.0, "milliseconds that arriving prompts may put between two tokens of a stream", float, low=1, high=60_000
+    )
     queue_capacity: int = _setting(256, "requests that may wait for a slot", int, low=1, high=1_000_000)
     threads: int | None = _setting(None, "worker threads of the CPU device (one a core)", int, low=1, high=1024)
     frontend_workers: int = _setting(2, "threads that render and tokenise prompts", int, low=1, high=256)

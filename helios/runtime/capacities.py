@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from helios.cache.books import CacheShape
 from helios.contract.prepared import PreparedContract
 from helios.errors import OutOfMemoryError, SettingError
 from helios.scheduler.scheduler import SchedulerLimits
@@ -18,34 +19,36 @@ from helios.settings import Settings
 CACHE_MEMORY_SHARE = 0.5
 # ... and at most the whole contexts of all slots, with as much again for prefixes whose requests have gone.
 CONTEXTS_PER_SLOT = 2
+# Of the host memory for offload, this share is for rows, as many of them as snapshots at one in seven pages (112 tokens) ask for.
+HOST_ROW_SHARE = 0.125
 
 _GIB = 1 << 30
 
 
 @dataclass(frozen=True, slots=True)
 class Capacities:
-    """The choices of one start. Host pages are what --offload-gb has room for; each has the bytes of a device page."""
+    """The choices of one start: the scheduler's limits and the sizes of the cache's stores on the device and in host memory."""
 
     limits: SchedulerLimits
+    shape: CacheShape
     page_nbytes: int
-    n_pages: int
-    n_host_pages: int
+    row_nbytes: int
 
     @property
     def cache_nbytes(self) -> int:
-        return self.n_pages * self.page_nbytes
+        return self.shape.n_pages * self.page_nbytes
 
     @property
     def offload_nbytes(self) -> int:
-        return self.n_host_pages * self.page_nbytes
+        return self.shape.n_host_pages * self.page_nbytes + self.shape.n_host_rows * self.row_nbytes
 
     def describe(self) -> str:
         """The choices in words, for the line at start."""
-        limits = self.limits
-        offload = f"{self.offload_nbytes / _GIB:.2f} GiB" if self.n_host_pages else "none"
+        limits, n_pages = self.limits, self.shape.n_pages
+        offload = f"{self.offload_nbytes / _GIB:.2f} GiB" if self.shape.n_host_pages else "none"
         return (
             f"context {limits.context_tokens:,}, {limits.max_active} active, cache {self.cache_nbytes / _GIB:.2f} GiB "
-            f"({self.n_pages:,} pages, {self.n_pages * limits.page_tokens:,} tokens), offload {offload}"
+            f"({n_pages:,} pages, {n_pages * limits.page_tokens:,} tokens), {self.shape.n_rows} snapshots, offload {offload}"
         )
 
     def statistics(self) -> dict[str, int]:
@@ -54,7 +57,6 @@ class Capacities:
             "context_tokens": self.limits.context_tokens,
             "page_tokens": self.limits.page_tokens,
             "cache_bytes": self.cache_nbytes,
-            "offload_capacity_bytes": self.offload_nbytes,
         }
 
 
@@ -72,14 +74,22 @@ def choose_limits(contract: PreparedContract, settings: Settings) -> SchedulerLi
             f"--max-active is {max_active}, this core was prepared for {contract.concurrency}",
             hint=f"it must be a whole number from 1 to {contract.concurrency}",
         )
-    return SchedulerLimits(max_active, context, contract.prefill_tokens, contract.page_tokens, contract.vocabulary)
+    return SchedulerLimits(
+        max_active=max_active,
+        context_tokens=context,
+        prefill_tokens=contract.prefill_tokens,
+        page_tokens=contract.page_tokens,
+        vocabulary=contract.vocabulary,
+        gap_s=settings.gap_target / 1e3,
+        cache_identity=contract.cache_identity,
+    )
 
 
 def choose_capacities(
     contract: PreparedContract, limits: SchedulerLimits, settings: Settings, free_nbytes: int
 ) -> Capacities:
     """Cache sizes on a device with `free_nbytes` to give. Raises SettingError or OutOfMemoryError when one context does not fit."""
-    page_nbytes = sum(buffer.page_nbytes for buffer in contract.buffers)
+    page_nbytes = contract.page_nbytes
     left_nbytes = free_nbytes - sum(buffer.nbytes for buffer in contract.buffers)
     n_least = -(-limits.context_tokens // limits.page_tokens)
     if settings.cache_gb is not None:
@@ -94,7 +104,29 @@ def choose_capacities(
                 hint="lower --context",
             )
         n_pages = min(n_pages, n_least * limits.max_active * CONTEXTS_PER_SLOT)
-    return Capacities(limits, page_nbytes, n_pages, int(settings.offload_gb * _GIB) // page_nbytes)
+    n_host_pages, n_host_rows = _host_stores(contract, settings.offload_gb)
+    shape = CacheShape(
+        page_tokens=limits.page_tokens,
+        n_pages=n_pages,
+        n_rows=contract.n_snapshot_rows,
+        n_host_pages=n_host_pages,
+        n_host_rows=n_host_rows,
+        is_truncatable=contract.is_truncatable,
+    )
+    return Capacities(limits, shape, page_nbytes, contract.row_nbytes)
+
+
+def _host_stores(contract: PreparedContract, offload_gb: float) -> tuple[int, int]:
+    """Host pages and host rows of --offload-gb. Raises SettingError when it holds none."""
+    nbytes = int(offload_gb * _GIB)
+    if not nbytes:
+        return 0, 0
+    n_rows = int(nbytes * HOST_ROW_SHARE) // contract.row_nbytes if contract.n_snapshot_rows else 0
+    n_pages = (nbytes - n_rows * contract.row_nbytes) // contract.page_nbytes
+    if not n_pages:
+        need = _rounded_up(contract.page_nbytes)
+        raise SettingError(f"--offload-gb is {offload_gb:g}, one page takes {need:.3f}", hint="raise it, or 0 for none")
+    return n_pages, n_rows
 
 
 def _asked_pages(cache_gb: float, page_nbytes: int, left_nbytes: int, n_least: int, limits: SchedulerLimits) -> int:

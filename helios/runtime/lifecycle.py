@@ -38,6 +38,7 @@ class Lifecycle:
         self._request_s = Histogram(SECONDS)
         self._prompt_tokens = Histogram(TOKENS)
         self._output_tokens = Histogram(TOKENS)
+        self._reused_tokens = Histogram(TOKENS)
 
     def submit(self, arrived_s: float) -> Times:
         """Count a sequence in."""
@@ -68,6 +69,7 @@ class Lifecycle:
         self._request_s.observe(now_s - times.arrived_s)
         self._prompt_tokens.observe(event.usage.prompt_tokens)
         self._output_tokens.observe(event.usage.output_tokens)
+        self._reused_tokens.observe(event.usage.reused_prompt_tokens)
 
     def statistics(self) -> dict[str, Number]:
         """By metric name."""
@@ -84,4 +86,5 @@ class Lifecycle:
             "request_seconds": self._request_s,
             "request_prompt_tokens": self._prompt_tokens,
             "request_output_tokens": self._output_tokens,
+            "request_reused_tokens": self._reused_tokens,
         }

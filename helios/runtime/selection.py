@@ -18,9 +18,11 @@ from helios.scheduler.scheduler import SchedulerLimits
 
 KINDS = {
     Operation.INITIALIZE: RoundKind.INITIALIZE,
+    Operation.RESTORE: RoundKind.RESTORE,
     Operation.PREFILL: RoundKind.PREFILL,
     Operation.DECODE: RoundKind.DECODE,
     Operation.MIXED: RoundKind.MIXED,
+    Operation.SNAPSHOT: RoundKind.SNAPSHOT,
 }
 # Rounds of these hold every running request; the others may take several rounds for what one cannot hold.
 _WHOLE_COHORT = (Operation.DECODE, Operation.MIXED)
