@@ -24,11 +24,12 @@ from helios.corefile.writer import (
     TensorSource,
     write_core,
 )
-from helios.errors import CheckpointError, SettingError
+from helios.errors import SettingError
 from helios.ignition.capture import Capture
 from helios.ignition.checkpoints.gguf import Gguf, open_gguf
 from helios.ignition.preparation.contract import finish_manifest, model_contract
-from helios.ignition.preparation.geometry import MAX_CONCURRENCY, MAX_EOS, PAGE_TOKENS, ServingGeometry
+from helios.ignition.preparation.frontend import declare_frontend
+from helios.ignition.preparation.geometry import MAX_CONCURRENCY, PAGE_TOKENS, ServingGeometry
 from helios.ignition.preparation.identity import digest, file_digest, name_of_file, slug
 from helios.ignition.preparation.tokenizer import TokenizerFacts, prepare_tokenizer
 from helios.ignition.recipes.hyperparameters import DenseHyperparameters, read_hyperparameters
@@ -38,7 +39,7 @@ from helios.ignition.recipes.weights import WeightResource
 from helios.ignition.signatures import Target, host_target
 from helios.settings import cache_directory
 
-PREPARATION_VERSION = 4  # raised whenever the same checkpoint would give another core
+PREPARATION_VERSION = 5  # raised whenever the same checkpoint would give another core
 ABI_LABEL = "helios.kernels.1"
 DEFAULT_CONTEXT_TOKENS = 8192  # of models that allow more
 PREFILL_TOKENS = 512
@@ -105,7 +106,8 @@ def _describe(
 ) -> CoreParts:
     recipe = recipe_for(checkpoint.text("general.architecture"))
     hyper = read_hyperparameters(checkpoint)
-    tokenizer, facts = prepare_tokenizer(checkpoint)
+    tokenizer, vocabulary = prepare_tokenizer(checkpoint)
+    frontend, facts = declare_frontend(vocabulary)
     geometry = _geometry(hyper, facts, options)
     capture = Capture(target)
     captured = recipe.capture(checkpoint, hyper, geometry, capture)
@@ -121,7 +123,7 @@ def _describe(
         page_count=geometry.concurrency * geometry.pages_per_slot,
         snapshot_count=geometry.n_snapshot_rows,
         concurrency=geometry.concurrency,
-        model=model_contract(capture.programs, captured.surface, _frontend(facts)),
+        model=model_contract(capture.programs, captured.surface, frontend),
     )
     PreparedContract.from_core(contract, manifest)
     return CoreParts(
@@ -153,21 +155,6 @@ def _geometry(hyper: DenseHyperparameters, facts: TokenizerFacts, options: Prepa
     if not 1 <= options.concurrency <= MAX_CONCURRENCY:
         raise SettingError(f"a concurrency of {options.concurrency:,} was asked for, it must be 1 to {MAX_CONCURRENCY}")
     return ServingGeometry(context_tokens, options.concurrency, PREFILL_TOKENS, facts.vocabulary_size)
-
-
-def _frontend(facts: TokenizerFacts) -> pb.FrontendContract:
-    if len(facts.end_tokens) > MAX_EOS:
-        raise CheckpointError(f"the vocabulary has {len(facts.end_tokens)} end tokens, at most {MAX_EOS} are served")
-    return pb.FrontendContract(
-        tool_syntax=pb.TOOL_SYNTAX_NONE,
-        reasoning_syntax=pb.REASONING_SYNTAX_NONE,
-        image_preparation=pb.IMAGE_PREPARATION_NONE,
-        image_layout=pb.IMAGE_LAYOUT_NONE,
-        eos_tokens=facts.end_tokens,
-        bos_text=facts.bos_text,
-        eos_text=facts.eos_text,
-        adds_bos=facts.adds_bos,
-    )
 
 
 def _names(checkpoint: Gguf, checkpoint_path: Path, options: PrepareOptions) -> tuple[str, list[str]]:
