@@ -1,12 +1,12 @@
 """The captured programs by operation, smallest first, and the choice of the one that fits a round.
 
-It knows shapes only. The chosen program is the smallest that holds the lanes and the rows.
+It knows shapes and measured costs only. Where nothing was measured, the smallest program that holds the lanes and the rows is chosen.
 """
 
 from __future__ import annotations
 
 import enum
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 from helios.errors import ContractError
 from helios.scheduler.round import ProgramShape
@@ -16,9 +16,15 @@ class RoundKind(enum.Enum):
     """The operations that the scheduler launches."""
 
     INITIALIZE = "initialize"
+    RESTORE = "restore"
     PREFILL = "prefill"
     DECODE = "decode"
     MIXED = "mixed"
+    SNAPSHOT = "snapshot"
+
+
+# Without these a core serves, and reuses prefixes at whole pages only.
+OPTIONAL = frozenset({RoundKind.RESTORE, RoundKind.SNAPSHOT})
 
 
 class ProgramTable:
@@ -30,20 +36,39 @@ class ProgramTable:
             for kind in RoundKind
         }
         for kind, shapes in self._programs.items():
-            if not shapes:
+            if not shapes and kind not in OPTIONAL:
                 raise ContractError(f"the core has no {kind.value} program")
 
     def lanes(self, kind: RoundKind) -> int:
-        """Most lanes that one program of this kind takes."""
-        return max(p.batch_capacity for p in self._programs[kind])
+        """Most lanes that one program of this kind takes; 0 when there is none."""
+        return max((p.batch_capacity for p in self._programs[kind]), default=0)
 
     def rows(self, kind: RoundKind, n_lanes: int = 1) -> int:
         """Most packed tokens of one program of this kind that takes `n_lanes` lanes; 0 when there is none."""
         return max((p.packed_token_capacity for p in self._programs[kind] if p.batch_capacity >= n_lanes), default=0)
 
-    def choose(self, kind: RoundKind, n_lanes: int, n_rows: int) -> ProgramShape | None:
-        """The smallest program that holds `n_lanes` and `n_rows`, or None."""
+    def n_most_starting(self, *, restores: bool) -> int:
+        """How many prompts may be under way at once, so that one submission can start them all. `restores`: from snapshots too."""
+        kinds = [RoundKind.PREFILL, RoundKind.INITIALIZE] + ([RoundKind.RESTORE] if restores else [])
+        return min(self.lanes(kind) for kind in kinds)
+
+    def choose(
+        self,
+        kind: RoundKind,
+        n_lanes: int,
+        n_rows: int,
+        cost_s: Callable[[ProgramShape], float | None] = lambda shape: None,
+    ) -> ProgramShape | None:
+        """The cheapest program that holds `n_lanes` and `n_rows`, or None. A smallest one of unknown cost is taken, so that it becomes
+        known; larger ones compete once other rounds have measured them."""
+        best: ProgramShape | None = None
+        best_s = 0.0
         for shape in self._programs[kind]:
-            if shape.batch_capacity >= n_lanes and shape.packed_token_capacity >= n_rows:
+            if shape.batch_capacity < n_lanes or shape.packed_token_capacity < n_rows:
+                continue
+            duration_s = cost_s(shape)
+            if best is None and duration_s is None:
                 return shape
-        return None
+            if duration_s is not None and (best is None or duration_s < best_s):
+                best, best_s = shape, duration_s
+        return best

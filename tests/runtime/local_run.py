@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from helios.cache.pages import PagePool
+from helios.cache.books import CacheBooks, CacheShape
 from helios.corefile.reader import Core, open_core
 from helios.device.device import Device
 from helios.engine import Bootstrap
@@ -57,8 +58,8 @@ class LoadedModel:
             contract.page_tokens,
             contract.vocabulary,
         )
-        pages = PagePool(self.n_pages)
-        scheduler = Scheduler(limits, program_table(contract), pages)
+        cache = CacheBooks(CacheShape(contract.page_tokens, self.n_pages))
+        scheduler = Scheduler(limits, program_table(contract), cache, time.monotonic)
         outcomes: list[Outcome] = []
         for index, request in enumerate(requests):
             for _ in range(arrive(index)):
@@ -68,7 +69,7 @@ class LoadedModel:
         while scheduler.has_work:
             self._step(scheduler, frames, outcomes)
         scheduler.check()
-        assert pages.statistics().n_taken == 0
+        assert cache.n_free_pages + cache.n_evictable_pages == self.n_pages
         return outcomes
 
     def _step(self, scheduler: Scheduler, frames: int, outcomes: list[Outcome]) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from helios.contract.enums import ValueSource
-from helios.packing.values import BIAS_ENTRY, MAX_BIAS
+from helios.packing.values import BIAS_ENTRY, MAX_BIAS, SAMPLING_ROW
 from helios.runtime.admission import admission_values
 from helios.scheduler.request import GenerationRequest, SamplingParameters
 from helios.scheduler.round import Admission
@@ -41,3 +41,25 @@ def test_seed_limit_and_ends_are_staged_beside_the_sampling_row() -> None:
     assert values[ValueSource.OUTPUT_LIMIT].tolist() == [9, 4]
     assert values[ValueSource.EOS_TOKENS].tolist() == [[2, 0] + [-1] * 14, [-1] * 16]
     assert {values[source].shape for source in (ValueSource.SEED_BITS, ValueSource.EOS_TOKENS)} == {(2, 2), (2, 16)}
+
+
+def test_a_reused_prefix_is_consumed_from_the_start() -> None:
+    """CON-6: the slot goes on behind what its prefix holds."""
+    plain = admission(0)
+    reusing = Admission(admission(1).sequence, 1, 1, consumed=2)
+    values = admission_values([plain, reusing], vocabulary=10)
+    assert values[ValueSource.CONSUMED_ENDPOINT].tolist() == [0, 2]
+    assert values[ValueSource.PROMPT_POSITION].tolist() == [0, 2]
+
+
+def test_a_sequence_that_comes_back_goes_on_with_its_limit_and_its_counts() -> None:
+    """CACHE-3, design 7: after a preemption its own output is counted as the device had counted it, and only the rest may follow."""
+    returning = admission(0, frequency_penalty=1.0)
+    returning.sequence.tokens += [3, 7, 7]
+    values = admission_values([returning], vocabulary=10)
+    in_prompt = 1 << 31
+    assert values[ValueSource.PROMPT_HISTOGRAM].tolist() == [
+        [0, in_prompt, in_prompt, in_prompt + 1, 0, 0, 0, 2, 0, 0],
+    ]
+    assert values[ValueSource.OUTPUT_LIMIT].tolist() == [1]
+    assert values[ValueSource.SAMPLING_ROW].view(SAMPLING_ROW)["output_limit"].tolist() == [[1]]

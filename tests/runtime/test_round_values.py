@@ -15,7 +15,8 @@ from helios.runtime.round_values import RoundValues
 from helios.scheduler.request import GenerationRequest, SamplingParameters
 from helios.scheduler.round import Round
 from tests.scheduler.hashing_device import PAGE_TOKENS
-from tests.scheduler.test_scheduler import CONTEXT, Simulation, requests
+from tests.scheduler.requests import CONTEXT, requests
+from tests.scheduler.simulation import Simulation, page_table
 
 N_SLOTS, CHUNK, FRAMES = 3, 16, 2
 PAGES_PER_SLOT = CONTEXT // PAGE_TOKENS
@@ -82,12 +83,12 @@ class StagedDevice:
 
 
 def run(arrivals: list[GenerationRequest], check: Callable[[StagedDevice, Round, list[Span]], None]) -> None:
-    simulation, device = Simulation(N_SLOTS, 18, CHUNK, FRAMES), StagedDevice()
+    simulation, device = Simulation(N_SLOTS, 18, CHUNK, FRAMES, n_rows=0), StagedDevice()
     for key, request in enumerate(arrivals):
-        simulation.scheduler.submit(key, request)
+        simulation.submit(key, request)
     while simulation.scheduler.has_work:
         while simulation.launch():
-            round_, _ = simulation.in_flight[-1]
+            round_ = simulation.in_flight[-1]
             check(device, round_, device.submit(round_))
         simulation.retire()
 
@@ -99,8 +100,8 @@ def test_page_entries_are_staged_when_they_are_new_and_only_then(arrivals: list[
 
     def check(device: StagedDevice, round_: Round, spans: list[Span]) -> None:
         assert device.n_bytes_in(spans, ValueSource.PAGE_TABLE_UPDATES) == 8 * len(round_.page_updates)
-        n_new = sum(1 for lane in round_.lanes if lane.query_length == 1 and lane.position % PAGE_TOKENS == 0)
-        if all(lane.query_length == 1 for lane in round_.lanes):
+        n_new = sum(1 for lane in round_.lanes if lane.position % PAGE_TOKENS == 0)
+        if not any(lane.is_prompt for lane in round_.lanes):
             assert len(round_.page_updates) == n_new
 
     run(arrivals, check)
@@ -114,7 +115,7 @@ def test_a_slots_next_request_gets_its_whole_table_again(arrivals: list[Generati
     def check(device: StagedDevice, round_: Round, spans: list[Span]) -> None:
         for lane in round_.lanes:
             n_read = -(-(lane.position + lane.query_length) // PAGE_TOKENS)
-            assert device.table[lane.slot, :n_read].tolist() == lane.sequence.page_ids[:n_read]
+            assert device.table[lane.slot, :n_read].tolist() == page_table(lane.sequence)[:n_read]
 
     run(arrivals, check)
 
@@ -138,13 +139,13 @@ def test_lanes_and_prompts_are_laid_out_in_lane_order() -> None:
     """CON-6, CON-7: prompt tokens are packed over the prompt lanes; a decode lane has none."""
     simulation = Simulation(N_SLOTS, 18, CHUNK, 1)
     first, second = GenerationRequest((7,), 30), GenerationRequest(tuple(range(40, 50)), 3)
-    simulation.scheduler.submit(0, first)
+    simulation.submit(0, first)
     for _ in range(2):
         simulation.launch()
         simulation.retire()
-    simulation.scheduler.submit(1, second)
+    simulation.submit(1, second)
     simulation.launch()
-    round_, _ = simulation.in_flight[-1]
+    round_ = simulation.in_flight[-1]
     values = RoundValues(N_SLOTS, PAGES_PER_SLOT).of(round_, (5 << 32) + 9, 1)
     prompt = [lane for lane in round_.lanes if lane.is_prompt]
     assert values[ValueSource.MIXED_PREFILL_ROW].tolist() == [lane.is_prompt for lane in round_.lanes]

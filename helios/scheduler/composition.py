@@ -1,0 +1,88 @@
+"""Who takes part in the next round, and with how many tokens.
+
+It knows phases, budgets and room for pages, no programs' numbers beyond their extents. Streams that decode come first; the prompt
+tokens beside them are as many as keep the round within the gap target, so that a long prompt never stalls a running stream.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from helios.scheduler.costs import CostRecord
+from helios.scheduler.pressure import Pressure
+from helios.scheduler.programs import ProgramTable, RoundKind
+from helios.scheduler.roster import Roster
+from helios.scheduler.sequence import Phase, Sequence
+from helios.scheduler.shares import fair_shares, mixed_budget
+
+Shares = list[tuple[Sequence, int]]
+
+
+class Composer:
+    """Composes rounds. `gap_s`: target for the time between two tokens of a running stream; `prefill_tokens`: most of a round."""
+
+    def __init__(
+        self,
+        prefill_tokens: int,
+        gap_s: float,
+        programs: ProgramTable,
+        roster: Roster,
+        pressure: Pressure,
+        costs: CostRecord,
+        clock: Callable[[], float],
+    ) -> None:
+        self._prefill_tokens = prefill_tokens
+        self._gap_s = gap_s
+        self._programs = programs
+        self._roster = roster
+        self._pressure = pressure
+        self._costs = costs
+        self._clock = clock
+        self._n_most_decoding = programs.lanes(RoundKind.DECODE)
+
+    def compose(self) -> tuple[list[Sequence], Shares]:
+        """(sequences that decode one token, prompts with their shares); all of them have pages for it."""
+        decoding: list[Sequence] = []
+        prompts: list[Sequence] = []
+        for sequence in tuple(self._roster.active):
+            if sequence.phase is Phase.DECODE:
+                if (
+                    sequence.n_samples_scheduled < sequence.output_limit
+                    and len(decoding) < self._n_most_decoding
+                    and (sequence.n_scheduled < sequence.n_positions or self._pressure.room(sequence, 1))
+                ):
+                    decoding.append(sequence)
+            elif sequence.phase is Phase.PREFILL:
+                prompts.append(sequence)
+        if not prompts:
+            return decoding, []
+        shares = self._share(decoding, [s for s in prompts if s.phase is Phase.PREFILL])
+        # Room for a prompt may have been made by one that is younger and was chosen before.
+        return [s for s in decoding if s.phase is Phase.DECODE], [(s, n) for s, n in shares if s.phase is Phase.PREFILL]
+
+    def _share(self, decoding: list[Sequence], prompts: list[Sequence]) -> Shares:
+        kind = RoundKind.MIXED if decoding else RoundKind.PREFILL
+        n_decoding = len(decoding)
+        prompts = prompts[: max(0, self._programs.lanes(kind) - n_decoding)]
+        if not prompts:
+            return []
+        n_rows = self._programs.rows(kind, n_decoding + len(prompts)) - n_decoding
+        budget = min(self._prefill_tokens, n_rows)
+        if decoding:
+            budget = mixed_budget(budget, self._n_within_gap(n_decoding))
+        shares: Shares = []
+        wanted = fair_shares(budget, [s.n_context - s.n_scheduled for s in prompts])
+        for sequence, n_wanted in zip(prompts, wanted, strict=True):
+            if n_wanted < 1 or sequence.phase is not Phase.PREFILL:
+                continue
+            n_spared_pages = sum(1 for other in decoding if other.order < sequence.order)
+            n_tokens = self._pressure.room(sequence, n_wanted, n_spared_pages)
+            if n_tokens:
+                shares.append((sequence, n_tokens))
+        return shares
+
+    def _n_within_gap(self, n_decoding: int) -> int | None:
+        """Prompt tokens that measured costs allow beside so many streams."""
+        program = self._programs.choose(RoundKind.DECODE, n_decoding, n_decoding)
+        decode_s = None if program is None else self._costs.round_s(program.index, n_decoding, self._clock())
+        return None if decode_s is None else self._costs.prompt_tokens_within(self._gap_s - decode_s)
