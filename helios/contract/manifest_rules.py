@@ -19,6 +19,7 @@ MAX_RANKS = 64
 MAX_PROGRAMS = 4096
 COMPLETION_HEADER_NBYTES = 32  # HeliosCompletionHeader and HeliosCompletionLane of kernels.h (ABI 6)
 COMPLETION_LANE_NBYTES = 224
+SCORE_NBYTES = 176  # HeliosSample
 
 # Operations that turn rows of tokens into keys and values.
 TOKEN_OPERATIONS = (
@@ -237,9 +238,20 @@ def completion_layout(subject: Subject) -> Violations:
         n_lanes = max((program.batch_capacity for program in subject.manifest.programs), default=0)
         if layout.lanes_capacity < n_lanes:
             yield f"completion, field 'lanes_capacity' is {layout.lanes_capacity:,}, a program has {n_lanes:,} lanes"
-        nbytes = layout.header_nbytes + layout.lanes_capacity * layout.lane_nbytes
+        yield from _score_problems(subject, layout)
+        lanes_nbytes = layout.lanes_capacity * layout.lane_nbytes
+        nbytes = layout.header_nbytes + lanes_nbytes + layout.scores_capacity * layout.score_nbytes
         if nbytes > buffer.nbytes:
             yield f"completion needs {nbytes:,} bytes, its buffer {buffer.name!r} has {buffer.nbytes:,}"
+
+
+def _score_problems(subject: Subject, layout: execution.CompletionLayout) -> Violations:
+    scored = [p for p in subject.manifest.programs if p.operation == execution.OPERATION_SCORED_PREFILL]
+    n_rows = max((program.packed_token_capacity for program in scored), default=0)
+    if layout.scores_capacity < n_rows:
+        yield f"completion, field 'scores_capacity' is {layout.scores_capacity:,}, a program scores {n_rows:,} tokens"
+    if layout.score_nbytes != (SCORE_NBYTES if layout.scores_capacity else 0):
+        yield f"completion, field 'score_nbytes' is {layout.score_nbytes}, a score has {SCORE_NBYTES}"
 
 
 @rule("ranks", "every rank finds its own weights, and the ranks are counted without a gap")

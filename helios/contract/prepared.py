@@ -183,16 +183,23 @@ class SamplingDefaults:
 
 @dataclass(frozen=True, slots=True)
 class CompletionLayout:
-    """The completion record: one header, then a record of `lane_nbytes` for each submitted lane."""
+    """The completion record: one header, a record of `lane_nbytes` for each submitted lane, and from `scores_offset` on a score for
+    each packed token of a scored prefill."""
 
     buffer_id: int
     header_nbytes: int
     lane_nbytes: int
     lanes_capacity: int
+    score_nbytes: int = 0
+    scores_capacity: int = 0
+
+    @property
+    def scores_offset(self) -> int:
+        return self.header_nbytes + self.lanes_capacity * self.lane_nbytes
 
     @property
     def nbytes(self) -> int:
-        return self.header_nbytes + self.lanes_capacity * self.lane_nbytes
+        return self.scores_offset + self.scores_capacity * self.score_nbytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -388,7 +395,14 @@ def _view(message: contract_pb2.StateView) -> StateView:
 
 
 def _completion(message: execution_pb2.CompletionLayout) -> CompletionLayout:
-    return CompletionLayout(message.buffer, message.header_nbytes, message.lane_nbytes, message.lanes_capacity)
+    return CompletionLayout(
+        message.buffer,
+        message.header_nbytes,
+        message.lane_nbytes,
+        message.lanes_capacity,
+        message.score_nbytes,
+        message.scores_capacity,
+    )
 
 
 def _binding(message: contract_pb2.ValueBinding) -> Binding:

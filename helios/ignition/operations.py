@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from helios.errors import InternalError
 from helios.ignition.capture import PAGE_COUNT, Argument, ProgramCapture, Tensor
-from helios.ignition.preparation.geometry import SAMPLE_NBYTES, ServingGeometry
+from helios.ignition.preparation.geometry import MAX_CANDIDATES, SAMPLE_NBYTES, ServingGeometry
 
 _WORD = 4  # bytes of an int32 or float
 _Q8_BLOCK = 32
@@ -434,6 +434,20 @@ def sample(
         vocabulary=geometry.vocabulary,
     )
     return samples
+
+
+def score(program: ProgramCapture, inputs: Inputs, table: RowTable, logits: Activation, scores: Tensor) -> None:
+    """What each row's logits say of the prompt token that follows it."""
+    program.launch(
+        "score.1",
+        counts=table.counts,
+        targets=inputs["scored_targets"],
+        logits=logits.tensor,
+        scores=scores,
+        rows_capacity=logits.capacity,
+        vocabulary=logits.width,
+        n_candidates=MAX_CANDIDATES,
+    )
 
 
 def commit(

@@ -38,12 +38,11 @@ class Frame:
         self._completion = completion
         self._staging = {buffer_id: device.pinned(buffer.size_bytes) for buffer_id, buffer in inputs.items()}
         self._record_memory = device.pinned(completion.size_bytes)
-        self._record = CompletionRecord(self._record_memory.view, contract.completion.lanes_capacity)
+        self._record = CompletionRecord(self._record_memory.view, contract.completion)
         self._event = device.new_event()
         staging = {buffer_id: pinned.view for buffer_id, pinned in self._staging.items()}
         self._packers = {graph.index: Packer(graph, contract.destinations, staging) for graph in contract.graphs}
-        self._header_nbytes = contract.completion.header_nbytes
-        self._lane_nbytes = contract.completion.lane_nbytes
+        self._layout = contract.completion
 
     def stage(self, program_index: int, values: Values) -> None:
         """Pack a program's inputs and queue their copy to the device."""
@@ -59,10 +58,16 @@ class Frame:
         self.is_busy = True
         self._submitted = submitted
         if submitted is not None:
-            n_bytes = self._header_nbytes + submitted.n_lanes * self._lane_nbytes
-            source = self._completion.address
-            self._stream.copy_async(self._record_memory.address, source, n_bytes, COPY_DEVICE_TO_HOST)
+            layout = self._layout
+            self._fetch(0, layout.header_nbytes + submitted.n_lanes * layout.lane_nbytes)
+            if submitted.targets:
+                self._fetch(layout.scores_offset, sum(map(len, submitted.targets)) * layout.score_nbytes)
         self._event.record(self._stream)
+
+    def _fetch(self, start: int, n_bytes: int) -> None:
+        """Queue the copy of a part of the completion back."""
+        target, source = self._record_memory.address + start, self._completion.address + start
+        self._stream.copy_async(target, source, n_bytes, COPY_DEVICE_TO_HOST)
 
     def wait(self) -> list[LaneCompletion]:
         """Block (GIL released) until the round is complete. Raises DeviceError when the device failed or answers another round."""

@@ -12,9 +12,11 @@ from collections import defaultdict, deque
 from collections.abc import Callable, Iterable
 from types import TracebackType
 
+import numpy as np
+
 from helios.cache.transfer import Transfer
 from helios.contract.accesses import check_accesses
-from helios.contract.enums import BufferKind
+from helios.contract.enums import BufferKind, Operation, ValueSource
 from helios.contract.prepared import PreparedContract
 from helios.contract.schema import execution_pb2
 from helios.corefile.reader import Core
@@ -28,6 +30,7 @@ from helios.runtime.admission import admission_values
 from helios.runtime.frame import Frame
 from helios.runtime.record import Submitted
 from helios.runtime.round_values import RoundValues
+from helios.runtime.scoring import Targets, targets_of
 from helios.runtime.state_values import StateValues
 from helios.runtime.supply import check_supply
 from helios.runtime.transfers import TransferQueue
@@ -120,8 +123,13 @@ class ModelRuntime:
         if round_.restorer is not None:
             self._run(frame, round_.restorer, self._state_values.of_restores(round_.restores))
         if round_.program is not None:
-            self._run(frame, round_.program, self._values.of(round_, self._sequence, frame.index))
-            submitted = Submitted(self._sequence, round_.program.index, len(round_.lanes), frame.index)
+            index, values = round_.program.index, self._values.of(round_, self._sequence, frame.index)
+            targets: Targets = ()
+            if self._operations[index] is Operation.SCORED_PREFILL:
+                targets = targets_of(round_.lanes)
+                values[ValueSource.SCORED_TARGETS] = np.concatenate(targets).astype(np.int32)
+            self._run(frame, round_.program, values)
+            submitted = Submitted(self._sequence, index, len(round_.lanes), frame.index, targets)
         if round_.snapshotter is not None:
             self._run(frame, round_.snapshotter, self._state_values.of_snapshots(round_.snapshots))
         frame.submit(submitted)

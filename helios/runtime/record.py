@@ -5,16 +5,17 @@ It knows the byte layout of kernels.h and turns it into plain numbers; `schedule
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from helios.contract.prepared import CompletionLayout
 from helios.errors import DeviceError
+from helios.runtime.scoring import MAX_CANDIDATES, ScoreRecords, Targets
 from helios.scheduler.round import LaneCompletion
 
-MAX_CANDIDATES = 20
 HEADER = np.dtype(
     [("sequence", "<u8"), ("program", "<u4"), ("n_lanes", "<u4"), ("frame", "<u4"), ("reserved", "<u4", (3,))]
 )
@@ -43,22 +44,24 @@ _N_INTEGERS = 10  # the leading fields that every completion needs
 
 @dataclass(frozen=True, slots=True)
 class Submitted:
-    """What a frame was submitted with, to be found again in its completion's header."""
+    """What a frame was submitted with, to be found again in its completion's header. `targets`: of a scored prefill."""
 
     sequence: int
     program: int
     n_lanes: int
     frame: int
+    targets: Targets = field(default=(), compare=False)
 
 
 class CompletionRecord:
     """A view on one frame's pinned completion bytes."""
 
-    def __init__(self, pinned: NDArray[np.uint8], lanes_capacity: int) -> None:
+    def __init__(self, pinned: NDArray[np.uint8], layout: CompletionLayout) -> None:
         self._header: NDArray[Any] = pinned[: HEADER.itemsize].view(HEADER)
-        lanes = pinned[HEADER.itemsize : HEADER.itemsize + lanes_capacity * LANE.itemsize]
+        lanes = pinned[layout.header_nbytes : layout.scores_offset]
         self._lanes: NDArray[Any] = lanes.view(LANE)
-        self._words: NDArray[np.int32] = lanes.view(np.int32).reshape(lanes_capacity, LANE.itemsize // 4)
+        self._words: NDArray[np.int32] = lanes.view(np.int32).reshape(layout.lanes_capacity, LANE.itemsize // 4)
+        self._scores = ScoreRecords(pinned[layout.scores_offset : layout.nbytes])
 
     def read(self, submitted: Submitted) -> list[LaneCompletion]:
         """The record's lanes. Raises DeviceError when the header is not that of `submitted`."""
@@ -67,7 +70,11 @@ class CompletionRecord:
         if found != submitted:
             raise DeviceError(f"completion {found} arrived, {submitted} was submitted")
         words = self._words[: submitted.n_lanes, :_N_INTEGERS].tolist()
-        return [self._lane(index, integers) for index, integers in enumerate(words)]
+        lanes = [self._lane(index, integers) for index, integers in enumerate(words)]
+        if not submitted.targets:
+            return lanes
+        scores = self._scores.read(submitted.targets)
+        return [replace(lane, scores=of_lane) for lane, of_lane in zip(lanes, scores, strict=True)]
 
     def _lane(self, index: int, integers: Any) -> LaneCompletion:
         lane = self._lanes[index]

@@ -25,14 +25,15 @@ class RoundValues:
         self._pages_per_slot = pages_per_slot
 
     def of(self, round_: Round, sequence: int, frame_index: int) -> Values:
-        """Values of a submission; row i of each array is lane i, and prompt tokens are packed over the prompt lanes."""
+        """Values of a submission; row i of each array is lane i, and prompt tokens are packed over the prompt lanes. What a
+        preempted sequence has emitted counts as prompt."""
         if round_.program is None:
             raise InternalError("a round without a program has no values")
         values = self._lanes.of(round_.lanes)
         values.update(page_update_values(round_.page_updates, self._pages_per_slot))
         values[ValueSource.SUBMISSION] = self._submission.of(sequence, round_.program.index, frame_index)
         prompts = [
-            lane.sequence.request.prompt_tokens[lane.position : lane.position + lane.query_length]
+            lane.sequence.tokens[lane.position : lane.position + lane.query_length]
             for lane in round_.lanes
             if lane.is_prompt
         ]

@@ -60,6 +60,7 @@ _OWN = frozenset({ValueSource.CONSTANT, ValueSource.INACTIVE_PADDING})  # the pl
 _SUPPLY = {
     Operation.INITIALIZE: ADMISSION_SOURCES,
     Operation.PREFILL: ROUND_SOURCES,
+    Operation.SCORED_PREFILL: ROUND_SOURCES | {ValueSource.SCORED_TARGETS},
     Operation.DECODE: ROUND_SOURCES,
     Operation.MIXED: ROUND_SOURCES,
     Operation.RESTORE: RESTORE_SOURCES,

@@ -26,8 +26,8 @@ class ProgramShape:
 
 @dataclass(frozen=True, slots=True)
 class Lane:
-    """One sequence's part of a round: `query_length` tokens from `position` on. `is_prompt`: they are prompt tokens, otherwise the
-    slot's pending token. `is_sampled`: the last of them yields a new token, under `mask` (see TokenConstraint) where there is one."""
+    """One sequence's part of a round: `query_length` tokens from `position` on. `is_prompt`: they are prompt tokens, otherwise
+    the slot's pending token. `is_sampled`: the last of them yields a new token, under `mask` (of a TokenConstraint) if any."""
 
     sequence: Sequence
     slot: int
@@ -52,8 +52,8 @@ class Admission:
 
 @dataclass(frozen=True, slots=True)
 class Restore:
-    """Before the round's program: state row `row` is copied into the private page `page_id`, which becomes entry `page_index` of the
-    slot's table. `endpoint`: tokens that the slot has consumed afterwards."""
+    """Before the round's program: snapshot row `row` is copied into the private page `page_id`, which becomes entry `page_index`
+    of the slot's table. `endpoint`: tokens that the slot has consumed afterwards."""
 
     slot: int
     row: int
@@ -64,7 +64,7 @@ class Restore:
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """Behind the round's program: the slot's page with position `endpoint` (not full) is copied to state row `row`."""
+    """Behind the round's program: the slot's page with position `endpoint` (not full) is copied to snapshot row `row`."""
 
     slot: int
     row: int
@@ -73,9 +73,9 @@ class Snapshot:
 
 @dataclass(frozen=True, slots=True)
 class Round:
-    """One submission: `initializer` over `admissions`, `restorer` over `restores`, then `program` over `lanes`, then `snapshotter` over
-    `snapshots`, all in order on one stream. `page_updates` are (slot, index in the slot's table, page id) and travel with `program`.
-    Without a program there are no lanes and no completions: the round is complete when its event is."""
+    """One submission: `initializer` over `admissions`, `restorer` over `restores`, then `program` over `lanes`, then `snapshotter`
+    over `snapshots`, all in order on one stream. `page_updates` are (slot, index in the slot's table, page id) and travel with
+    `program`. Without a program there are no lanes and no completions: the round is complete when its event is."""
 
     program: ProgramShape | None
     lanes: tuple[Lane, ...]
@@ -90,8 +90,19 @@ class Round:
 
 
 @dataclass(frozen=True, slots=True)
+class PromptScore:
+    """What a scored prefill says of one prompt token, given those before it. Fields as in `Token`."""
+
+    token_id: int
+    logprob: float
+    rank: int
+    candidates: tuple[tuple[int, float], ...]
+
+
+@dataclass(frozen=True, slots=True)
 class LaneCompletion:
-    """One lane of a completion record (kernels.h, HeliosCompletionLane), as read, not yet believed."""
+    """One lane of a completion record (kernels.h, HeliosCompletionLane), as read, not yet believed. `scores`: of a scored prefill,
+    for the prompt tokens at `position` + 1 and on; there is none behind the last one of a prompt."""
 
     slot: int
     generation: int
@@ -106,3 +117,4 @@ class LaneCompletion:
     logprob: float = 0.0
     rank: int = 0
     candidates: tuple[tuple[int, float], ...] = field(default=())
+    scores: tuple[PromptScore, ...] = ()

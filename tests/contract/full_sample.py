@@ -5,6 +5,7 @@ from __future__ import annotations
 from helios.contract.schema import contract_pb2 as pb
 from helios.contract.schema import execution_pb2 as execution
 from tests.contract.sample import (
+    COMPLETION,
     I32,
     ROW,
     SCALAR,
@@ -99,6 +100,8 @@ def full_manifest() -> execution.ExecutionManifest:
             element_words=words,
         )
         offset += -(-4 * n_indices * words // 16) * 16
+    manifest.completion.score_nbytes, manifest.completion.scores_capacity = 176, 32
+    manifest.buffers[COMPLETION].nbytes += 32 * 176
     manifest.proposal_confidence.CopyFrom(execution.ConfidenceLayout(buffer=CONFIDENCE, draft_capacity=DRAFTS))
     for rank in range(2):
         manifest.ranks.add(rank=rank).weights.add(buffer=WEIGHT, resource=f"embedding.{rank}")

@@ -7,7 +7,7 @@ import numpy as np
 from helios.packing.values import SAMPLING_ROW as SAMPLING
 from helios.runtime.record import HEADER as COMPLETION_HEADER
 from helios.runtime.record import LANE as COMPLETION_LANE
-from helios.runtime.record import MAX_CANDIDATES
+from helios.runtime.scoring import SCORE as SAMPLE
 
 PENALTIES, LOGPROBS, BIAS_FLAG = 1, 2, 4
 
@@ -22,17 +22,8 @@ REQUEST = np.dtype(
     ]
 )
 BIAS = np.dtype([("id", "<i4"), ("value", "<f4")])
-SAMPLE = np.dtype(
-    [
-        ("token", "<i4"),
-        ("logprob", "<f4"),
-        ("rank", "<i4"),
-        ("n_candidates", "<i4"),
-        ("candidate_token", "<i4", MAX_CANDIDATES),
-        ("candidate_logprob", "<f4", MAX_CANDIDATES),
-    ]
-)
 assert (SAMPLING.itemsize, REQUEST.itemsize, COMPLETION_HEADER.itemsize, COMPLETION_LANE.itemsize) == (256, 32, 32, 224)
+assert SAMPLE.itemsize == 176
 
 
 def sampling_row(**fields: object) -> np.void:

@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 
 from helios.packing.values import MAX_BIAS
+from helios.runtime.scoring import MAX_CANDIDATES
 from tests.kernels.harness import Library, counts, on_every_target
 from tests.kernels.records import (
     BIAS,
     BIAS_FLAG,
     LOGPROBS,
-    MAX_CANDIDATES,
     PENALTIES,
     SAMPLE,
     SAMPLING,

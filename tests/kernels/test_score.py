@@ -5,8 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from helios.runtime.scoring import MAX_CANDIDATES
 from tests.kernels.harness import REFUSED, Library, counts, on_every_target
-from tests.kernels.records import LOGPROBS, MAX_CANDIDATES, SAMPLE, sampling_row
+from tests.kernels.records import LOGPROBS, SAMPLE, sampling_row
 from tests.kernels.test_sample import draw
 
 

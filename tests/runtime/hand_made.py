@@ -121,6 +121,21 @@ class Tenant:
             **self._saving(snapshots),
         )
 
+    def scored(self, n_tokens: int, *, is_first: bool) -> Round:
+        """The next `n_tokens` prompt tokens, scored; a sample behind the last of them."""
+        position, self.consumed = self.consumed, self.consumed + n_tokens
+        is_last = self.consumed == len(self.request.prompt_tokens)
+        lane = Lane(self.sequence, self.slot, self.generation, True, position, n_tokens, is_last)
+        updates = [(self.slot, index, page_id) for index, page_id in enumerate(self.pages)]
+        return Round(
+            self.loaded.shape(Operation.SCORED_PREFILL),
+            (lane,),
+            n_tokens,
+            tuple(updates) if is_first else (),
+            admissions=(Admission(self.sequence, self.slot, self.generation),) if is_first else (),
+            initializer=self.loaded.shape(Operation.INITIALIZE) if is_first else None,
+        )
+
     def decode(self, position: int, *, snapshots: tuple[Snapshot, ...] = ()) -> Round:
         """The pending token, which stands at `position`."""
         lane = Lane(self.sequence, self.slot, self.generation, False, position, 1, True)

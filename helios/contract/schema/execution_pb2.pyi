@@ -230,16 +230,20 @@ class Destination(_message.Message):
     def __init__(self, name: _Optional[str] = ..., buffer: _Optional[int] = ..., offset: _Optional[int] = ..., element_type: _Optional[_Union[ElementType, str]] = ..., count: _Optional[int] = ..., element_words: _Optional[int] = ...) -> None: ...
 
 class CompletionLayout(_message.Message):
-    __slots__ = ("buffer", "header_nbytes", "lane_nbytes", "lanes_capacity")
+    __slots__ = ("buffer", "header_nbytes", "lane_nbytes", "lanes_capacity", "score_nbytes", "scores_capacity")
     BUFFER_FIELD_NUMBER: _ClassVar[int]
     HEADER_NBYTES_FIELD_NUMBER: _ClassVar[int]
     LANE_NBYTES_FIELD_NUMBER: _ClassVar[int]
     LANES_CAPACITY_FIELD_NUMBER: _ClassVar[int]
+    SCORE_NBYTES_FIELD_NUMBER: _ClassVar[int]
+    SCORES_CAPACITY_FIELD_NUMBER: _ClassVar[int]
     buffer: int
     header_nbytes: int
     lane_nbytes: int
     lanes_capacity: int
-    def __init__(self, buffer: _Optional[int] = ..., header_nbytes: _Optional[int] = ..., lane_nbytes: _Optional[int] = ..., lanes_capacity: _Optional[int] = ...) -> None: ...
+    score_nbytes: int
+    scores_capacity: int
+    def __init__(self, buffer: _Optional[int] = ..., header_nbytes: _Optional[int] = ..., lane_nbytes: _Optional[int] = ..., lanes_capacity: _Optional[int] = ..., score_nbytes: _Optional[int] = ..., scores_capacity: _Optional[int] = ...) -> None: ...
 
 class ConfidenceLayout(_message.Message):
     __slots__ = ("buffer", "draft_capacity")

@@ -19,6 +19,7 @@ from helios.ignition.preparation.geometry import (
     MAX_BIAS,
     PAGE_TOKENS,
     REQUEST_ROW_NBYTES,
+    SAMPLE_NBYTES,
     SAMPLING_ROW_NBYTES,
     STATE_ROWS_PER_REQUEST,
     ServingGeometry,
@@ -71,6 +72,7 @@ def round_values(geometry: ServingGeometry) -> list[HostValue]:
             2,
         ),
         HostValue("mask", pb.VALUE_SOURCE_GRAMMAR_MASK, pb.INDEXING_ACTIVE_ROW, lanes, geometry.mask_words, unsigned),
+        HostValue("scored_targets", pb.VALUE_SOURCE_SCORED_TARGETS, pb.INDEXING_PACKED_TOKEN, geometry.scored_tokens),
     ]
 
 
@@ -132,11 +134,14 @@ class Surface:
     state: State
     cache: Tensor
     completion: Tensor
+    scores: Tensor
 
 
 def declare_surface(capture: Capture, geometry: ServingGeometry, page_nbytes: int) -> Surface:
     """Declares the shared buffers and destinations. `page_nbytes` holds 16 tokens of all layers."""
     slots = geometry.concurrency
+    lanes_nbytes = COMPLETION_HEADER_NBYTES + slots * COMPLETION_LANE_NBYTES
+    scores_nbytes = geometry.scored_tokens * SAMPLE_NBYTES
 
     def state(name: str, row_nbytes: int) -> Tensor:
         return capture.buffer(name, execution.BUFFER_KIND_STATE, slots * row_nbytes)
@@ -147,6 +152,7 @@ def declare_surface(capture: Capture, geometry: ServingGeometry, page_nbytes: in
         **_declare_values(capture, "restore", restore_values(geometry)),
         **_declare_values(capture, "snapshot", snapshot_values(geometry)),
     }
+    completion = capture.buffer("completion", execution.BUFFER_KIND_COMPLETION, lanes_nbytes + scores_nbytes)
     return Surface(
         geometry=geometry,
         inputs=inputs,
@@ -161,11 +167,8 @@ def declare_surface(capture: Capture, geometry: ServingGeometry, page_nbytes: in
             ),
         ),
         cache=capture.buffer("kv", execution.BUFFER_KIND_CACHE_PLANE, 0, page_nbytes=page_nbytes),
-        completion=capture.buffer(
-            "completion",
-            execution.BUFFER_KIND_COMPLETION,
-            COMPLETION_HEADER_NBYTES + slots * COMPLETION_LANE_NBYTES,
-        ),
+        completion=completion.at(0, lanes_nbytes),
+        scores=completion.at(lanes_nbytes),
     )
 
 
@@ -195,6 +198,8 @@ def finish_manifest(capture: Capture, surface: Surface, abi_label: str) -> execu
             header_nbytes=COMPLETION_HEADER_NBYTES,
             lane_nbytes=COMPLETION_LANE_NBYTES,
             lanes_capacity=surface.geometry.concurrency,
+            score_nbytes=SAMPLE_NBYTES,
+            scores_capacity=surface.geometry.scored_tokens,
         )
     )
     manifest.request_slots = surface.geometry.concurrency
@@ -250,6 +255,8 @@ def _graph(program: ProgramCapture, geometry: ServingGeometry, views: list[pb.St
     values = _STATE_VALUES.get(program.operation, round_values)(geometry)
     if program.operation == execution.OPERATION_DECODE:
         values = [value for value in values if value.source != pb.VALUE_SOURCE_PROMPT_TOKENS]
+    if program.operation != execution.OPERATION_SCORED_PREFILL:
+        values = [value for value in values if value.source != pb.VALUE_SOURCE_SCORED_TARGETS]
     touched = program.touched()
     accesses = [
         pb.StateAccess(view=view.name, access=_access(*touched[view.buffer]))

@@ -21,7 +21,10 @@ COMPLETION_HEADER_NBYTES = 32
 COMPLETION_LANE_NBYTES = 224
 SAMPLE_NBYTES = 176
 
+MAX_CANDIDATES = 20
+
 MAX_ADMISSIONS = 8  # slots that one INITIALIZE sets up
+MAX_SCORED_TOKENS = 64  # of one scored prefill: each has its row of logits, 4 bytes a token of the vocabulary
 STATE_ROWS_PER_REQUEST = 1
 SNAPSHOT_ROWS_PER_SLOT = (
     4  # the ends of a prompt and of its answer, and those of the turn before; untouched ones stay virtual
@@ -58,6 +61,10 @@ class ServingGeometry:
     @property
     def admissions(self) -> int:
         return min(MAX_ADMISSIONS, self.concurrency)
+
+    @property
+    def scored_tokens(self) -> int:
+        return min(MAX_SCORED_TOKENS, self.prefill_tokens)
 
     @property
     def n_snapshot_rows(self) -> int:
@@ -97,5 +104,7 @@ def program_shapes(geometry: ServingGeometry) -> list[ProgramShape]:
     shapes += [
         ProgramShape(pb.OPERATION_PREFILL, min(lanes, 4 if tokens == chunk else 1), tokens, tokens) for tokens in chunks
     ]
+    scored = geometry.scored_tokens
+    shapes.append(ProgramShape(pb.OPERATION_SCORED_PREFILL, min(lanes, 4), scored, scored))
     shapes += [ProgramShape(pb.OPERATION_MIXED, lanes, tokens, tokens) for tokens in chunks if tokens >= lanes]
     return shapes

@@ -196,11 +196,20 @@ def _generate(program: ProgramCapture, decoder: DenseDecoder) -> None:
     for index, layer in enumerate(decoder.layers):
         _attention_block(program, decoder, layer, index, table, x)
         _feed_forward_block(program, decoder, layer, table, x)
-    last = _normed(program, table.samples, table.sample_row, x, decoder.final_norm, decoder.hyper.epsilon)
-    logits = ops.floats(program, table.samples, geometry.vocabulary)
-    ops.linear(program, table.samples, last(decoder.head), decoder.head, logits)
+    logits = _logits(program, decoder, table.samples, table.sample_row, x)
     samples = ops.sample(program, inputs, table, logits, state, geometry)
     ops.commit(program, inputs, table, samples, state, surface.completion, geometry)
+    if program.operation == pb.OPERATION_SCORED_PREFILL:
+        every = _logits(program, decoder, table.rows, table.identity, x)
+        ops.score(program, inputs, table, every, surface.scores)
+
+
+def _logits(program: ProgramCapture, decoder: DenseDecoder, rows: Rows, gather: Tensor, x: Activation) -> Activation:
+    """The head over row gather[i] of x."""
+    last = _normed(program, rows, gather, x, decoder.final_norm, decoder.hyper.epsilon)
+    logits = ops.floats(program, rows, decoder.surface.geometry.vocabulary)
+    ops.linear(program, rows, last(decoder.head), decoder.head, logits)
+    return logits
 
 
 def _attention_block(

@@ -17,6 +17,7 @@ def test_sizes_are_those_of_the_kernel_header() -> None:
     assert constant("HELIOS_PAGE_TOKENS") == geometry.PAGE_TOKENS
     assert constant("HELIOS_SEGMENT") == geometry.SEGMENT_TOKENS
     assert constant("HELIOS_MAX_BIAS") == geometry.MAX_BIAS
+    assert candidates == geometry.MAX_CANDIDATES
     assert 16 + 8 * candidates == geometry.SAMPLE_NBYTES
     assert 64 + 8 * candidates == geometry.COMPLETION_LANE_NBYTES
     header = HEADER.read_text()
@@ -45,7 +46,7 @@ def test_what_every_round_stages_comes_before_what_few_rounds_stage() -> None:
     names = [destination.name for destination in surface_of().destinations]
     rounds = names[: names.index("admission_n_lanes")]
     assert rounds[:3] == ["n_lanes", "n_page_updates", "submission"]
-    assert rounds[-3:] == ["prompt_tokens", "page_updates", "mask"]
+    assert rounds[-4:] == ["prompt_tokens", "page_updates", "mask", "scored_targets"]
     admission = [name for name in names if name.startswith("admission")]
     assert admission[-2:] == ["admission_bias", "admission_histogram"]
     restore = [name for name in names if name.startswith("restore")]

@@ -69,6 +69,18 @@ def test_decoding_splits_attention_and_prefilling_does_not(tmp_path: Path) -> No
     assert [k for k in decode if k not in rest] == [k for k in prefill if k not in rest]
 
 
+def test_a_scored_prefill_is_a_prefill_with_logits_of_every_row(tmp_path: Path) -> None:
+    manifest = capture_of(tmp_path, TinyModel())
+    scored, prefill = (
+        kernels_of(manifest, operation) for operation in (pb.OPERATION_SCORED_PREFILL, pb.OPERATION_PREFILL)
+    )
+    assert scored == [*prefill, "rms_norm.1", "linear.f32.g8.1", "score.1"]
+    layout = manifest.completion
+    assert (layout.score_nbytes, layout.scores_capacity) == (176, 64)
+    lanes_nbytes = layout.header_nbytes + layout.lanes_capacity * layout.lane_nbytes
+    assert manifest.buffers[layout.buffer].nbytes == lanes_nbytes + 64 * 176
+
+
 def test_programs_of_one_operation_differ_in_capacities_only(tmp_path: Path) -> None:
     manifest = capture_of(tmp_path, TinyModel())
     decodes = [program for program in manifest.programs if program.operation == pb.OPERATION_DECODE]
