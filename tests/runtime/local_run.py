@@ -13,7 +13,7 @@ from helios.device.device import Device
 from helios.engine import Bootstrap
 from helios.runtime.model import ModelRuntime
 from helios.runtime.selection import program_table
-from helios.scheduler.request import Event, Failed, Finished, GenerationRequest, Token
+from helios.scheduler.request import Event, Failed, Finished, FinishReason, GenerationRequest, Token
 from helios.scheduler.scheduler import Scheduler, SchedulerLimits
 
 
@@ -27,6 +27,10 @@ class Outcome:
     @property
     def ids(self) -> list[int]:
         return [token.token_id for token in self.tokens]
+
+    @property
+    def reason(self) -> FinishReason | None:
+        return self.ending.reason if isinstance(self.ending, Finished) else None
 
 
 class LoadedModel:

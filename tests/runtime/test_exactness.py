@@ -45,7 +45,7 @@ def alone(default_core: Path) -> list[tuple[list[object], object]]:
     """Every request served alone, on one thread, one round at a time, with the largest prefill chunk."""
     with LoadedModel(default_core, 1, N_PAGES) as loaded:
         return [
-            (outcome.tokens, outcome.ending)
+            (outcome.tokens, outcome.reason)
             for request in make_requests(1, 16)
             for outcome in loaded.run([request], max_active=1, frames=1)
         ]
@@ -68,7 +68,7 @@ def test_a_request_gets_the_same_bytes_in_any_company(
         arrive=lambda index: source.choice([0, 0, 1, 3]),
     )
     for i, outcome in zip(order, outcomes, strict=True):
-        assert (outcome.tokens, outcome.ending) == alone[i]
+        assert (outcome.tokens, outcome.reason) == alone[i]
 
 
 def test_a_seed_names_its_draws(model: LoadedModel) -> None:
