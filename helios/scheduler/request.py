@@ -66,7 +66,8 @@ class GenerationRequest:
     `host_stop`, when given, is fed every generated token on the model worker and returns True when the text is complete;
     `constraint` masks every token. Either makes the request host-decided: one round outstanding at a time (STOP-3, SPEC-7).
     `priority`: lower runs sooner. `cache_salt` separates prefixes that must not be shared; `uses_cache` False neither reads nor
-    publishes any. `is_timed`: its tokens carry their time (OBS-2).
+    publishes any. `is_timed`: its tokens carry their time (OBS-2). `prompt_candidates`: None for no scores of the prompt, else 0..20
+    alternatives for each of its tokens.
     """
 
     prompt_tokens: tuple[int, ...]
@@ -79,6 +80,7 @@ class GenerationRequest:
     cache_salt: str = ""
     uses_cache: bool = True
     is_timed: bool = False
+    prompt_candidates: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +93,14 @@ class Token:
     rank: int | None = None
     candidates: tuple[tuple[int, float], ...] = ()
     completed_s: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class PromptScores:
+    """Of a request with `prompt_candidates`, once, before its first token: what the model says of each prompt token but the first,
+    given those before it."""
+
+    tokens: tuple[Token, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,4 +127,4 @@ class Failed:
     error: HeliosError
 
 
-Event = Token | Finished | Failed
+Event = PromptScores | Token | Finished | Failed
