@@ -52,9 +52,9 @@ class Lifecycle:
                 self._take_token(times, now_s)
             elif isinstance(event, Failed):
                 self._n_failed += 1
-            elif event.reason is FinishReason.CANCELLED:
+            elif isinstance(event, Finished) and event.reason is FinishReason.CANCELLED:
                 self._n_cancelled += 1
-            else:
+            elif isinstance(event, Finished):
                 self._finish(times, event, now_s)
 
     def _take_token(self, times: Times, now_s: float) -> None:
