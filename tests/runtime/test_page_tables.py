@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -51,7 +50,9 @@ class PageTables:
                 row = np.full(n_words, self._poison, np.int32)
                 self._device.upload(self._address + 4 * n_words * admission.slot, row.view(np.uint8))
         self.rounds.append(round_)
-        self._launch(round_ if self.keeps_updates else replace(round_, page_updates=()))
+        if not self.keeps_updates:
+            object.__setattr__(round_, "page_updates", ())  # the very round: its scheduler knows it by identity
+        self._launch(round_)
 
     def read(self) -> np.ndarray:
         """int32[slots][pages of a slot], as the device has it now."""
