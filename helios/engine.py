@@ -16,6 +16,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
+from typing import cast
 
 from helios.cache.books import CacheBooks
 from helios.contract.prepared import PreparedContract, SamplingDefaults
@@ -273,7 +274,7 @@ class Engine:
         with self._lock:
             admission = {"requests_admitted": self._n_admitted, "requests_refused_total": self._n_refused}
         worker = self._worker.statistics()
-        usage = {"cache_usage_ratio": worker["cache_pages_held"] / self._capacities.shape.n_pages}
+        usage = {"cache_usage_ratio": cast(int, worker["cache_pages_held"]) / self._capacities.shape.n_pages}
         return {**admission, **self._lifecycle.statistics(), **worker, **self._capacities.statistics(), **usage}
 
     async def drain(self, timeout_s: float) -> None:

@@ -66,6 +66,7 @@ HELP: Mapping[str, str] = {
     "requests_admitted": "Requests that hold a permit: in preparation, queued, running, or finished and not yet read.",
     "requests_waiting": "Sequences that wait for a slot, for the first time or after a preemption.",
     "requests_running": "Sequences that hold a slot.",
+    "requests": "Sequences that have not ended or are still leaving their slot, by phase.",
     "requests_submitted_total": "Sequences handed to the scheduler; a request for n choices counts n times.",
     "requests_finished_total": "Sequences that ended well: at an end token, the output limit or a stop.",
     "requests_cancelled_total": "Sequences ended by their client or by shutdown before they were complete.",

@@ -65,6 +65,9 @@ class Lifecycle:
         times.last_token_s = now_s
 
     def _finish(self, times: Times, event: Finished, now_s: float) -> None:
+        if event.reason is FinishReason.CANCELLED:
+            self._n_cancelled += 1
+            return
         self._n_finished[event.reason] += 1
         self._request_s.observe(now_s - times.arrived_s)
         self._prompt_tokens.observe(event.usage.prompt_tokens)

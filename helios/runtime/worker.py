@@ -14,6 +14,7 @@ from collections import deque
 from collections.abc import Callable
 
 from helios.errors import DeviceError, HeliosError, InternalError, ShuttingDownError
+from helios.metrics import Number
 from helios.runtime.model import ModelRuntime
 from helios.scheduler.request import Failed, GenerationRequest
 from helios.scheduler.scheduler import Delivery, Scheduler
@@ -65,7 +66,7 @@ class ModelWorker:
         if self._thread.ident is not None:
             self._thread.join()
 
-    def statistics(self) -> dict[str, int]:
+    def statistics(self) -> dict[str, Number]:
         return {**self._scheduler.statistics(), **self._runtime.statistics()}
 
     # -- the worker thread
@@ -95,6 +96,7 @@ class ModelWorker:
                 pass
             self._drain()
         except DeviceError as error:
+            log.error("the device failed, nothing is served any more: %s", error)
             self._fail(error)
         except Exception as error:  # a bug of ours must still end every request
             log.error("the model worker failed: %s", traceback.format_exc())

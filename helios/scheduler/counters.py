@@ -5,7 +5,9 @@ It holds numbers and their metric names, no rules.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+
+from helios.metrics import SECONDS, Histogram, Number
 
 
 @dataclass(slots=True)
@@ -25,10 +27,12 @@ class SchedulerCounters:
     n_snapshot_restores: int = 0
     n_mixed_grammar_steps: int = 0
     n_constrained_in_flight: int = 0
+    queue_s: Histogram = field(default_factory=lambda: Histogram(SECONDS))
 
-    def statistics(self) -> dict[str, int]:
+    def statistics(self) -> dict[str, Number]:
         """By metric name."""
         return {
+            "queue_seconds": self.queue_s,
             "rounds_total": self.n_rounds,
             "prompt_tokens_total": self.n_prompt_tokens,
             "reused_prompt_tokens_total": self.n_reused_prompt_tokens,

@@ -62,8 +62,12 @@ class Flights:
         """The round is in flight from now on. Raises InternalError where one of two would have to be alone."""
         if self.is_closed or (is_alone and self._in_flight):
             raise InternalError(f"a round was launched beside {len(self._in_flight)} others, and one must be alone")
-        self._in_flight.append(Flight(round_, kind, is_alone, saving, self._clock()))
+        launched_s = self._clock()
+        self._in_flight.append(Flight(round_, kind, is_alone, saving, launched_s))
         self._counters.n_rounds += 1
+        for sequence in [admission.sequence for admission in round_.admissions]:
+            if not sequence.n_preemptions:
+                self._counters.queue_s.observe(launched_s - sequence.submitted_s)
         if is_alone and any(lane.sequence.request.constraint is not None for lane in round_.lanes):
             n_most = max(self._counters.n_constrained_in_flight, len(self._in_flight))
             self._counters.n_constrained_in_flight = n_most

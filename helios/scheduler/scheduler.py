@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from helios.cache.books import CacheBooks, prefix_key
 from helios.cache.transfer import Transfer
 from helios.errors import ContextLengthError, HeliosError, InternalError
+from helios.metrics import Number
 from helios.scheduler.admission import Admitter
 from helios.scheduler.assembly import Work, assemble
 from helios.scheduler.completion import DEVICE_EOS, DEVICE_LIMIT, check_completions
@@ -92,7 +93,7 @@ class Scheduler:
             raise ContextLengthError(n_prompt, self._limits.context_tokens - 1)
         output_limit = min(request.output_limit, self._limits.context_tokens - n_prompt)
         prefix = prefix_key(self._limits.cache_identity, request.cache_salt, "", ())
-        sequence = Sequence(key, self._n_arrivals, request, output_limit, prefix)
+        sequence = Sequence(key, self._n_arrivals, request, output_limit, prefix, self._clock())
         n_most_positions = self._cache.shape.n_pages * self._limits.page_tokens
         if sequence.n_most_positions > n_most_positions:
             raise ContextLengthError(n_prompt, n_most_positions - output_limit)
@@ -266,18 +267,15 @@ class Scheduler:
                     f"{sequence.n_consumed} tokens consumed, {sequence.n_scheduled} launched, {sequence.n_positions} fit"
                 )
 
-    def statistics(self) -> dict[str, int]:
-        """Gauges and totals, by metric name."""
+    def statistics(self) -> dict[str, Number]:
+        """Gauges and totals, by metric name; may be called from another thread."""
         roster = self._roster
+        phases = [sequence.phase for sequence in tuple(roster.by_key.values())]
         return {
             "requests_waiting": len(roster.queued),
             "requests_running": len(roster.active) + len(roster.leaving),
-            **{
-                f'requests{{phase="{phase.value}"}}': sum([s.phase is phase for s in roster.by_key.values()])
-                for phase in Phase
-                if phase is not Phase.DONE
-            },
-            "slots_total": self._limits.max_active,
+            **{f'requests{{phase="{phase.value}"}}': phases.count(phase) for phase in Phase if phase is not Phase.DONE},
+            "slots": self._limits.max_active,
             "slots_free": roster.n_free_slots,
             "rounds_in_flight": len(self._flights),
             **self._counters.statistics(),

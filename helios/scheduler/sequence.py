@@ -79,14 +79,22 @@ class Sequence:
         "prefix",
         "request",
         "slot",
+        "submitted_s",
         "tokens",
     )
 
     def __init__(
-        self, key: int, arrival: int, request: GenerationRequest, output_limit: int, prefix: bytes = b""
+        self,
+        key: int,
+        arrival: int,
+        request: GenerationRequest,
+        output_limit: int,
+        prefix: bytes = b"",
+        submitted_s: float = 0.0,
     ) -> None:
         self.key = key
         self.arrival = arrival
+        self.submitted_s = submitted_s
         self.request = request
         self.output_limit = output_limit
         self.prefix = prefix

@@ -17,11 +17,11 @@ ZERO = (
     "requests_waiting",
     "requests_running",
     "requests_admitted",
-    "pages_held",
+    "cache_pages_held",
     "rounds_in_flight",
     "requests_failed_total",
 )
-EQUAL = (("slots_free", "slots_total"), ("pages_free", "pages_total"))
+EQUAL = (("slots_free", "slots"),)
 ENDINGS = ("requests_finished_total", "requests_cancelled_total", "requests_failed_total")
 
 

@@ -148,7 +148,7 @@ def test_crowds_that_leave_at_any_time_leave_nothing(serving: ServeProcess) -> N
     n_descriptors = serving.n_descriptors()
     leave_in_crowds(serving, 150, seed=2)
     after = serving.statistics()
-    for name in ("slots_free", "pages_free", "requests_running", "requests_waiting", "requests_admitted"):
+    for name in ("slots_free", "cache_pages_held", "requests_running", "requests_waiting", "requests_admitted"):
         assert after["helios_" + name] == before["helios_" + name]
     assert after["helios_requests_cancelled_total"] > before["helios_requests_cancelled_total"]
     assert serving.n_threads() == n_threads

@@ -160,5 +160,5 @@ class Simulation:
     def is_empty(self) -> bool:
         """Nobody holds a slot or a page any more; what is cached may go."""
         return self.cache.n_free_pages + self.cache.n_evictable_pages == self.cache.shape.n_pages and (
-            self.statistic("slots_free") == self.statistic("slots_total")
+            self.statistic("slots_free") == self.statistic("slots")
         )

@@ -12,12 +12,10 @@ QUIET = {
     "requests_waiting": 0.0,
     "requests_running": 0.0,
     "requests_admitted": 0.0,
-    "pages_held": 0.0,
+    "cache_pages_held": 0.0,
     "rounds_in_flight": 0.0,
     "slots_free": 8.0,
-    "slots_total": 8.0,
-    "pages_free": 256.0,
-    "pages_total": 256.0,
+    "slots": 8.0,
     "requests_submitted_total": 100.0,
     "requests_finished_total": 70.0,
     "requests_cancelled_total": 30.0,
@@ -34,8 +32,7 @@ def test_a_quiet_server_has_no_breach() -> None:
 @pytest.mark.parametrize(
     ("name", "value"),
     [
-        ("pages_held", 1),
-        ("pages_free", 255),
+        ("cache_pages_held", 1),
         ("slots_free", 7),
         ("requests_running", 1),
         ("requests_cancelled_total", 29),
@@ -49,9 +46,12 @@ def test_a_failed_request_is_a_breach() -> None:
     assert metric_breaches(QUIET | {"requests_failed_total": 1.0, "requests_finished_total": 69.0})
 
 
-def test_metrics_are_read_without_labels_and_comments() -> None:
-    text = '# HELP helios_pages_held x\nhelios_pages_held 3.0\nhelios_requests_total{route="/"} 4.0\nother 1e3\n'
-    assert read_metrics(text) == {"pages_held": 3.0, "other": 1000.0}
+def test_metrics_are_added_up_over_their_labels() -> None:
+    text = (
+        "# HELP helios_slots x\nhelios_slots 3.0\n"
+        'helios_requests_total{route="/"} 4.0\nhelios_requests_total{route="a b"} 1.0\nother 1e3\n'
+    )
+    assert read_metrics(text) == {"slots": 3.0, "requests_total": 5.0, "other": 1000.0}
 
 
 @pytest.mark.parametrize(
