@@ -78,9 +78,9 @@ class CacheBooks:
         """Begin a sequence: pin what `match` found (of the same plan call; None: nothing is reused) and promise the other complete
         pages of `tokens` to later lookups. `is_private`: promises nothing and never publishes. Takes no pages; cannot fail."""
         match = match or NO_MATCH
+        _check_fresh(self._tree.find_root(key), match)
         now = self._tick()
         root = self._tree.root(key, now)
-        _check_fresh(root, match)
         holding = Holding(root, match, is_private=is_private)
         self._holdings.add(holding)
         self._pages.pin(root, now)
@@ -88,7 +88,6 @@ class CacheBooks:
             self._pages.pin(node, now)
         if match.snapshot is not None:
             self._rows.pin(match.snapshot, now)
-        _wait_for_loads(holding)
         if not is_private:
             self._promise(holding, tokens)
         self._n_reused_tokens += match.n_tokens
@@ -107,6 +106,7 @@ class CacheBooks:
         if snapshot is not None and is_row_missing:
             transfers.append(self._rows.load(snapshot))
         _wait_for_loads(holding)
+        holding.is_reloaded = True
         return transfers
 
     def attach(self, holding: Holding) -> list[tuple[int, int]]:
@@ -351,13 +351,13 @@ class CacheBooks:
         self._tree.prune(node)
 
 
-def _check_fresh(root: PrefixNode, match: Match) -> None:
+def _check_fresh(root: PrefixNode | None, match: Match) -> None:
     node = root
     for child in match.nodes:
         if child.parent is not node or not child.is_somewhere:
             raise InternalError("a match was opened after its pages had gone, or under another key")
         node = child
-    if match.snapshot is not None and match.snapshot not in node.snapshots:
+    if match.snapshot is not None and (node is None or match.snapshot not in node.snapshots):
         raise InternalError("a match was opened after its snapshot had gone, or under another key")
 
 

@@ -24,11 +24,10 @@ class EvictionQueue(Generic[R]):
         self._serials: dict[R, int] = {}
         self._n_serials = 0
 
-    def __len__(self) -> int:
-        return len(self._serials)
-
-    def __contains__(self, resident: R) -> bool:
-        return resident in self._serials
+    @property
+    def n_entries(self) -> int:
+        """Entries of the heap, those that are out of date included."""
+        return len(self._heap)
 
     def place(self, resident: R, is_queued: bool) -> None:
         """Put it in or take it out."""

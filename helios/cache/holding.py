@@ -9,7 +9,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from helios.cache.prefix import PrefixNode, Snapshot
-from helios.cache.resident import NOWHERE
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +45,7 @@ class Holding:
     __slots__ = (
         "is_private",
         "is_released",
+        "is_reloaded",
         "n_matched_nodes",
         "n_pages",
         "n_pending",
@@ -63,6 +63,7 @@ class Holding:
         self.root = root
         self.is_private = is_private
         self.is_released = False
+        self.is_reloaded = not match.nodes and match.snapshot is None  # or all that was missing is on its way
         self.nodes = list(match.nodes)  # pinned: the pages that it shares, or has a duplicate of
         self.n_matched_nodes = len(match.nodes)
         self.promised: list[PrefixNode] = []  # in reverse order: the next page is the last of them
@@ -82,7 +83,4 @@ class Holding:
     @property
     def is_ready(self) -> bool:
         """Every page and row of the match is on the device: nothing left to reload, no transfer of it in flight."""
-        if self.n_pending:
-            return False
-        is_tail_here = self.snapshot is None or self.snapshot.device_id != NOWHERE
-        return is_tail_here and (not self.nodes or self.nodes[-1].device_id != NOWHERE)
+        return self.is_reloaded and not self.n_pending

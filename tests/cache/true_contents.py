@@ -113,9 +113,60 @@ class Memory:
             sequence.rows[row] = sequence.n_computed
             self._contents[Store.ROW, False][row] = self._true(sequence, sequence.n_computed)
 
+    def settle_row(self, sequence: Sequence, *, is_published: bool) -> None:
+        """The round that wrote the snapshot is complete. Further on than the snapshot's page, it is dropped."""
+        row, endpoint = sequence.rows.popitem()
+        if is_published and len(sequence.holding.nodes) <= endpoint // self.shape.page_tokens:
+            self.books.publish_snapshot(sequence.holding, sequence.tokens[:endpoint], endpoint, row)
+        else:
+            self.books.drop_row(sequence.holding, row)
+
     def release(self, sequence: Sequence) -> None:
         self.sequences.remove(sequence)
         self.books.release(sequence.holding)
+
+    def run_whole(self, key: bytes, prompt: tuple[int, ...], tokens: tuple[int, ...], *, is_released: bool) -> None:
+        """A sequence without trouble, as far as there is room: snapshots at the end of the prompt and at the end."""
+        sequence = self.open(key, tokens, len(prompt))
+        if not self.start(sequence):
+            return
+        for end in (len(prompt), len(tokens)):
+            if self.compute(sequence, end - sequence.n_computed):
+                self.publish(sequence)
+                self.save_row(sequence)
+                if sequence.rows:
+                    self.settle_row(sequence, is_published=True)
+        if is_released:
+            self.release(sequence)
+
+    # -- the end
+
+    def finish_all(self) -> None:
+        while self.in_flight:
+            self.finish(0)
+
+    def check_one_alone_can_have_every_page(self) -> None:
+        """No state makes a sequence wait for itself: when all others have gone, everything is the last one's."""
+        if not self.sequences:
+            return
+        survivor = self.sequences[0]
+        for other in self.sequences[1:]:
+            self.release(other)
+        self.finish_all()
+        if not survivor.is_started and not self.start(survivor):
+            assert self.in_flight
+            self.finish_all()
+            assert self.start(survivor)
+        assert self.extend(survivor, self.shape.n_pages * self.shape.page_tokens)
+        self.books.check()
+
+    def close(self) -> None:
+        """Everything is let go, and nothing is missing."""
+        for sequence in list(self.sequences):
+            self.release(sequence)
+        self.finish_all()
+        self.books.check()
+        assert self.books.n_free_pages + self.books.n_evictable_pages == self.shape.n_pages
 
     # -- transfers
 
