@@ -1,19 +1,21 @@
-"""Stop strings over decoded text, one character at a time.
+"""Stop strings over decoded text and stop sequences over tokens, one element at a time.
 
-It knows text only, no tokens and no reasons. What has been shown never takes part in a later match, what may still become a
-stop is held back, and no more than that; since the machine moves by characters, how the text was cut cannot matter (STOP-2).
+It knows what it watches and no reasons. What has been given out never takes part in a later match, what may still become a stop is
+held back, and no more than that; since the machines move by elements, how the input was cut cannot matter (STOP-2, STOP-4).
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Generic, TypeVar
+
+_Element = TypeVar("_Element", str, int)
 
 
 class StopMatcher:
     """Watches text for the first of several stop strings to be completed.
 
     The match that ends first wins; of those that end together the longest, so that everything a stop spells is removed.
-    Each stop is a Knuth-Morris-Pratt automaton: amortised constant work a character, however long the stop is.
     """
 
     def __init__(self, stops: Sequence[str]) -> None:
@@ -42,24 +44,55 @@ class StopMatcher:
         return held
 
 
-class _Automaton:
-    """One stop string and how many of its first characters the text ends with."""
+class TokenStopMatcher:
+    """Watches tokens for the first of several sequences to be completed, as StopMatcher does text."""
 
-    def __init__(self, stop: str) -> None:
-        self._stop = stop
+    def __init__(self, sequences: Sequence[Sequence[int]]) -> None:
+        self._automata = tuple(_Automaton(tuple(sequence)) for sequence in sequences)
+        self._held: list[int] = []
+        self.is_matched = False
+
+    def push(self, token_id: int) -> list[int]:
+        """The tokens that may be presented now; none any more once a sequence was completed."""
+        if self.is_matched:
+            return []
+        if not self._automata:
+            return [token_id]
+        self._held.append(token_id)
+        n_matched = max(automaton.advance(token_id) for automaton in self._automata)
+        self.is_matched = n_matched > 0
+        n_held = n_matched or max(automaton.n_matched for automaton in self._automata)
+        n_shown = len(self._held) - n_held
+        shown, self._held = self._held[:n_shown], [] if self.is_matched else self._held[n_shown:]
+        return shown
+
+    def flush(self) -> list[int]:
+        """What was held back; the tokens have ended, so it is no stop."""
+        held, self._held = self._held, []
+        return held
+
+
+class _Automaton(Generic[_Element]):
+    """One stop and how many of its first elements the input ends with: a Knuth-Morris-Pratt automaton.
+
+    Amortised constant work an element, however long the stop is.
+    """
+
+    def __init__(self, stop: Sequence[_Element]) -> None:
+        self._stop: Sequence[_Element] = stop
         self._fallbacks = _fallbacks(stop)
         self.n_matched = 0
 
-    def advance(self, character: str) -> int:
-        """The stop's length when `character` completes it, else 0."""
-        while self.n_matched and self._stop[self.n_matched] != character:
+    def advance(self, element: _Element) -> int:
+        """The stop's length when `element` completes it, else 0."""
+        while self.n_matched and self._stop[self.n_matched] != element:
             self.n_matched = self._fallbacks[self.n_matched - 1]
-        if self._stop[self.n_matched] == character:
+        if self._stop[self.n_matched] == element:
             self.n_matched += 1
         return self.n_matched if self.n_matched == len(self._stop) else 0
 
 
-def _fallbacks(stop: str) -> list[int]:
+def _fallbacks(stop: Sequence[_Element]) -> list[int]:
     """For each prefix of `stop`, the length of its longest proper border."""
     fallbacks = [0] * len(stop)
     n_matched = 0

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from helios.errors import InternalError, ShuttingDownError
+from helios.output.events import ContentDelta, Ending, OutputEvent
 from helios.output.pipeline import OutputPipeline
 from helios.scheduler.request import Failed, Finished, FinishReason, Token, Usage
 
@@ -58,7 +59,7 @@ class Choice:
     def _push(self, token: Token, shown: list[Token]) -> str:
         """Present one token. Its log-probability is shown together with its text, and never when a stop removes all of that."""
         was_done = self._pipeline.is_done
-        text = self._pipeline.push(token.token_id)
+        text = _text(self._pipeline.push(token.token_id))
         is_end = self._pipeline.is_done and not self._pipeline.is_stopped
         if self._keeps_tokens and not was_done and not is_end:
             self._held_tokens.append(token)
@@ -73,7 +74,11 @@ class Choice:
         if event.reason is FinishReason.STOP and not self._pipeline.is_stopped:
             raise InternalError("the model worker saw a stop that the presentation did not")
         self.usage = event.usage
-        texts.append(self._pipeline.finish())
+        texts.append(_text(self._pipeline.finish(Ending(event.reason.value))))
         if self._pipeline.is_stopped:
             return Delta("".join(texts), tuple(tokens), "stop")
         return Delta("".join(texts), (*tokens, *self._held_tokens), _REASONS[event.reason])
+
+
+def _text(events: list[OutputEvent]) -> str:
+    return "".join(event.text for event in events if isinstance(event, ContentDelta))

@@ -34,6 +34,11 @@ class IncrementalDecoder:
             piece = piece.removeprefix(b" ")
         return self._utf8.decode(piece)
 
+    def interrupt(self) -> str:
+        """Something that is no text comes between: what was unfinished stays so, and no later space is the added one."""
+        self._drops_space = False
+        return self._utf8.decode(b"", final=True)
+
     def flush(self) -> str:
         """End the sequence: U+FFFD for a character that stayed unfinished, else nothing."""
         self._drops_space = self._has_dummy_prefix

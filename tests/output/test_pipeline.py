@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from helios.output.events import ContentDelta, Ending, OutputEvent
 from helios.output.pipeline import OutputPipeline, host_stop
 from helios.tokenizer.tokenizer import Tokenizer
 from tests.tokenizer import vocabularies
@@ -26,6 +27,11 @@ def byte_ids(tokenizer: Tokenizer, text: str) -> list[int]:
     return [by_bytes[bytes([byte])] for byte in text.encode()]
 
 
+def text_of(events: list[OutputEvent]) -> str:
+    assert all(isinstance(event, ContentDelta) for event in events)
+    return "".join(event.text for event in events if isinstance(event, ContentDelta))
+
+
 def end_of(tokenizer: Tokenizer) -> int:
     token_id = tokenizer.token_id("<|end|>")
     assert token_id is not None
@@ -39,13 +45,13 @@ def test_worker_and_presentation_end_at_the_same_token(tokenizer: Tokenizer, tex
     decide = host_stop(tokenizer, stops)
     shown = ""
     for token_id in byte_ids(tokenizer, text):
-        shown += pipeline.push(token_id)
+        shown += text_of(pipeline.push(token_id))
         is_decided = decide is not None and decide(token_id)
         assert is_decided == pipeline.is_stopped == pipeline.is_done
         if is_decided:
             break
     else:
-        shown += pipeline.push(end_of(tokenizer))
+        shown += text_of(pipeline.push(end_of(tokenizer)))
     assert pipeline.is_done
     assert text.startswith(shown)
     assert (shown == text) is not pipeline.is_stopped
@@ -60,27 +66,29 @@ def test_no_stops_need_no_decision(tokenizer: Tokenizer) -> None:
 def test_characters_appear_when_their_last_byte_does(tokenizer: Tokenizer) -> None:
     """Research item 1."""
     pipeline = OutputPipeline(tokenizer, (), ())
-    assert [pipeline.push(token_id) for token_id in byte_ids(tokenizer, "é😀")] == ["", "é", "", "", "", "😀"]
+    assert [text_of(pipeline.push(token_id)) for token_id in byte_ids(tokenizer, "é😀")] == ["", "é", "", "", "", "😀"]
 
 
 def test_eos_shows_nothing_and_releases_what_was_held(tokenizer: Tokenizer) -> None:
     """STOP-2: EOS or the limit flushes an unmatched prefix."""
     for is_eos in (True, False):
         pipeline = OutputPipeline(tokenizer, ["END"], [end_of(tokenizer)])
-        shown = "".join(pipeline.push(token_id) for token_id in byte_ids(tokenizer, "x EN"))
+        shown = "".join(text_of(pipeline.push(token_id)) for token_id in byte_ids(tokenizer, "x EN"))
         assert shown == "x "
-        assert (pipeline.push(end_of(tokenizer)) if is_eos else pipeline.finish()) == "EN"
+        last = pipeline.push(end_of(tokenizer)) if is_eos else pipeline.finish(Ending.LIMIT)
+        assert text_of(last) == "EN"
+        assert pipeline.ending is (Ending.EOS if is_eos else Ending.LIMIT)
         assert pipeline.is_done
         assert not pipeline.is_stopped
-        assert pipeline.push(5) == pipeline.finish() == ""
+        assert pipeline.push(5) == pipeline.finish(Ending.CANCELLED) == []
 
 
 def test_an_unfinished_character_ends_as_a_replacement_that_a_stop_can_match(tokenizer: Tokenizer) -> None:
     tail = byte_ids(tokenizer, "😀")[:2]
     for stops, shown in (((), "a\ufffd"), (("\ufffd",), "a")):
         pipeline = OutputPipeline(tokenizer, stops, ())
-        text = "".join(pipeline.push(token_id) for token_id in (*byte_ids(tokenizer, "a"), *tail))
-        assert text + pipeline.finish() == shown
+        text = "".join(text_of(pipeline.push(token_id)) for token_id in (*byte_ids(tokenizer, "a"), *tail))
+        assert text + text_of(pipeline.finish(Ending.LIMIT)) == shown
         assert pipeline.is_stopped is bool(stops)
 
 
@@ -88,5 +96,5 @@ def test_nothing_of_a_token_is_shown_after_the_stop_inside_it(tokenizer: Tokeniz
     """STOP-2: inside one token too."""
     (hello,) = tokenizer.encode("hello", allow_special=False)
     pipeline = OutputPipeline(tokenizer, ["ll"], ())
-    assert pipeline.push(hello) == "he"
+    assert text_of(pipeline.push(hello)) == "he"
     assert pipeline.is_stopped
