@@ -17,13 +17,12 @@ from pathlib import Path
 from tqdm import tqdm
 
 from helios.cli import figures
-from helios.cli.measure import HttpMeasure
+from helios.cli.measure import SPEED_FIGURES, HttpMeasure
 from helios.cli.server_process import ServerProcess, peak_bytes
 from helios.cli.streams import Endpoint
 from helios.errors import SettingError
 
 CONTEXT_TOKENS = 1024
-SPEED_FIGURES = tuple(figure.name for figure in figures.FIGURES if figure.name not in ("startup", "rss"))
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

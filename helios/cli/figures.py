@@ -31,6 +31,9 @@ DECODE_STREAMS = (1, 4, 8, 16)
 PREFILL_TOKENS = (128, 512)
 FIRST_TOKEN_PROMPT = 100
 DECODE_PROMPT = 32
+PREFIX_PROMPT, PREFIX_QUESTION = 1024, 16  # tokens of the prompt, and how many words of its end are new
+CHATS, CHAT_PROMPT, CHAT_QUESTION, CHAT_ANSWER = 32, 424, 16, 32
+LONG_PROMPT = 4000
 
 FIGURES = (
     *(
@@ -52,6 +55,32 @@ FIGURES = (
         False,
         1e3,
         f"a prompt of {FIRST_TOKEN_PROMPT} tokens, nothing else running",
+    ),
+    Figure(
+        "prefix_ttft",
+        "first token, prefix sent before",
+        "ms",
+        False,
+        1e3,
+        f"a prompt of {PREFIX_PROMPT:,} tokens, of which the server has seen the first 1,000 in another request",
+    ),
+    Figure(
+        "chats_32",
+        f"{CHATS} chats, one system prompt",
+        "tok/s",
+        True,
+        1.0,
+        f"answer tokens a second, all sent at once: 400 tokens in common, questions of {CHAT_QUESTION} words, answers of "
+        f"{CHAT_ANSWER} tokens; the peer computes the common part once, copies it, and takes 16 chats at a time in step",
+    ),
+    Figure(
+        "gap_4000",
+        f"largest gap, {LONG_PROMPT:,}-token prompt",
+        "ms",
+        False,
+        1e3,
+        f"between two tokens of a running stream while a prompt of {LONG_PROMPT:,} tokens is read; for the peer, which "
+        "does not do both at once, its time for the prompt",
     ),
     Figure("startup", "start-up", "s", False, 1.0, "from spawn to the first token of a short prompt"),
     Figure("rss", "peak memory", "MiB", False, 1 / (1 << 20), "resident at most, mapped files included"),

@@ -14,6 +14,11 @@ from helios.cli.workload import Workload
 from helios.errors import RemoteError
 
 ATTEMPTS = 3
+SPEED_FIGURES = (
+    *(f"decode_{n}" for n in figures.DECODE_STREAMS),
+    *(f"prefill_{n}" for n in figures.PREFILL_TOKENS),
+    "ttft",
+)
 
 
 class HttpMeasure:
@@ -42,7 +47,7 @@ class HttpMeasure:
         return n_prompt_tokens / self.first_token_s(n_prompt_tokens)
 
     def take(self, name: str, n_new_tokens: int) -> float:
-        """The figure called `name`: one of decode_N, prefill_N, ttft."""
+        """The figure called `name`, one of SPEED_FIGURES."""
         kind, _, count = name.partition("_")
         if kind == "decode":
             return self.decode(int(count), n_new_tokens)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import random
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from helios.cli.streams import Endpoint
@@ -34,8 +35,12 @@ class Workload:
         self.endpoint = endpoint
         self.random = random.Random(seed)
         self.model = _first_model(endpoint)
-        probe = self._run([PROBE_WORDS], 1)[0]
-        self.overhead_tokens = probe.n_prompt_tokens - PROBE_WORDS
+        self.overhead_tokens = self.overhead(TASK)
+
+    def overhead(self, user: str) -> int:
+        """Tokens of a prompt besides the words of its system message, where `user` is the other one."""
+        (probe,) = self.endpoint.stream([self.body(self.words(PROBE_WORDS), user, 1)], ANSWER_TIMEOUT_S)
+        return probe.n_prompt_tokens - PROBE_WORDS
 
     def run(self, n_streams: int, n_prompt_tokens: int, n_new_tokens: int) -> list[Timeline]:
         """n_streams requests at once, greedy, each with a prompt of n_prompt_tokens and at most n_new_tokens of answer."""
@@ -45,7 +50,16 @@ class Workload:
                 f"a prompt of {n_prompt_tokens:,} tokens is too short: "
                 f"the server's chat template alone takes {self.overhead_tokens:,}"
             )
-        timelines = self._run([n_words] * n_streams, n_new_tokens)
+        bodies = [self.body(self.words(n_words), TASK, n_new_tokens) for _ in range(n_streams)]
+        return self.answer(bodies, n_prompt_tokens)
+
+    def words(self, n_words: int) -> str:
+        """Random words, one token each."""
+        return " ".join(self.random.choices(WORDS, k=n_words))
+
+    def answer(self, bodies: Sequence[Mapping[str, Any]], n_prompt_tokens: int) -> list[Timeline]:
+        """Run requests at once. Raises RemoteError when a prompt does not have exactly n_prompt_tokens."""
+        timelines = self.endpoint.stream(bodies, ANSWER_TIMEOUT_S)
         for timeline in timelines:
             if timeline.n_prompt_tokens != n_prompt_tokens:
                 raise RemoteError(
@@ -54,14 +68,11 @@ class Workload:
                 )
         return timelines
 
-    def _run(self, words: list[int], n_new_tokens: int) -> list[Timeline]:
-        return self.endpoint.stream([self._body(n_words, n_new_tokens) for n_words in words], ANSWER_TIMEOUT_S)
-
-    def _body(self, n_words: int, n_new_tokens: int) -> dict[str, Any]:
-        words = " ".join(self.random.choices(WORDS, k=n_words))
+    def body(self, system: str, user: str, n_new_tokens: int) -> dict[str, Any]:
+        """A streamed chat request of two messages, greedy, that does not end before its limit."""
         return {
             "model": self.model,
-            "messages": [{"role": "system", "content": words}, {"role": "user", "content": TASK}],
+            "messages": [{"role": "system", "content": system}, {"role": "user", "content": user}],
             "max_tokens": n_new_tokens,
             "temperature": 0,
             "ignore_eos": True,

@@ -8,26 +8,40 @@ from __future__ import annotations
 
 import random
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Protocol
 
-from helios.cli.figures import DECODE_PROMPT, FIRST_TOKEN_PROMPT
+from helios.cli.figures import (
+    CHAT_ANSWER,
+    CHAT_PROMPT,
+    CHATS,
+    DECODE_PROMPT,
+    FIRST_TOKEN_PROMPT,
+    LONG_PROMPT,
+    PREFIX_PROMPT,
+)
 from helios.cli.measure import HttpMeasure
 from helios.cli.server_process import ServerProcess, peak_bytes
 from scripts.benchmark.peer import Peer
+from scripts.benchmark.sharing import SHARING_FIGURES, SharedPrefixes, largest_gap_s
+
+PREFIX_TOKENS = 1000  # of PREFIX_PROMPT, for the peer, whose prompts have no template
+CHAT_PREFIX_TOKENS = 400  # of CHAT_PROMPT
 
 
 @dataclass(frozen=True, slots=True)
 class Setup:
-    """What both are given. Memory is taken with n_memory_streams requests that fill context_tokens each."""
+    """What both are given: context_tokens for a request in the rounds, so that a prompt of 1,024 has room for its answer. Memory is
+    taken with n_memory_streams requests that fill a context of memory_context_tokens each."""
 
     gguf: Path
     product_command: tuple[str, ...]
     n_threads: int = 2
     n_sequences: int = 16
     n_memory_streams: int = 8
-    context_tokens: int = 1024
+    context_tokens: int = 2048
+    memory_context_tokens: int = 1024
     memory_prompt_tokens: int = 992
     is_peer_plain: bool = False
 
@@ -41,7 +55,15 @@ class Setup:
 
     @property
     def memory_new_tokens(self) -> int:
-        return self.context_tokens - self.memory_prompt_tokens
+        return self.memory_context_tokens - self.memory_prompt_tokens
+
+    def for_memory(self) -> Setup:
+        """The same for start-up and memory."""
+        return replace(self, context_tokens=self.memory_context_tokens)
+
+    def for_long_prompts(self) -> Setup:
+        """The same with room for a long prompt beside a stream."""
+        return replace(self, context_tokens=2 * LONG_PROMPT, n_sequences=2)
 
 
 class Contender(Protocol):
@@ -63,8 +85,11 @@ class Product:
         self.pid = self.server.pid
         self.measure = HttpMeasure(self.server.endpoint)
         self.measure.warm()
+        self.sharing = SharedPrefixes(self.measure.workload)
 
     def take(self, name: str, n_new_tokens: int) -> float:
+        if name in SHARING_FIGURES:
+            return self.sharing.take(name)
         return self.measure.take(name, n_new_tokens)
 
     def close(self) -> None:
@@ -73,13 +98,22 @@ class Product:
     @staticmethod
     def start(setup: Setup, with_memory: bool) -> dict[str, float]:
         """Start-up seconds of a fresh server, and its peak bytes after the memory work when asked for."""
-        with ServerProcess(setup.serve(setup.n_memory_streams)) as server:
+        with ServerProcess(setup.for_memory().serve(setup.n_memory_streams)) as server:
             measure = HttpMeasure(server.endpoint)
             figures = {"startup": (time.perf_counter_ns() - server.started_ns) / 1e9}
             if with_memory:
                 measure.workload.run(setup.n_memory_streams, setup.memory_prompt_tokens, setup.memory_new_tokens)
                 figures["rss"] = float(peak_bytes(server.pid))
             return figures
+
+    @staticmethod
+    def gap(setup: Setup) -> float:
+        """The largest gap, in seconds, of one stream beside a long prompt."""
+        roomy = setup.for_long_prompts()
+        with ServerProcess(roomy.serve(roomy.n_sequences)) as server:
+            measure = HttpMeasure(server.endpoint)
+            measure.warm()
+            return largest_gap_s(measure.workload)
 
 
 class InProcessPeer:
@@ -94,6 +128,12 @@ class InProcessPeer:
     def take(self, name: str, n_new_tokens: int) -> float:
         kind, _, count = name.partition("_")
         seed = random.getrandbits(31)
+        if name == "prefix_ttft":
+            n_new = PREFIX_PROMPT - PREFIX_TOKENS
+            answer = self.peer.ask("prefix_first_token", n_prefix=PREFIX_TOKENS, n_new_prompt=n_new, seed=seed)
+            return float(answer["seconds"])
+        if name == "chats_32":
+            return self._chats_tokens_per_s(seed)
         if kind == "decode":
             answer = self.peer.ask(
                 "decode", n_streams=int(count), n_prompt=DECODE_PROMPT, n_new=n_new_tokens, seed=seed
@@ -103,12 +143,32 @@ class InProcessPeer:
         first_token_s = float(self.peer.ask("first_token", n_prompt=n_prompt, seed=seed)["seconds"])
         return n_prompt / first_token_s if kind == "prefill" else first_token_s
 
+    def _chats_tokens_per_s(self, seed: int) -> float:
+        n_question = CHAT_PROMPT - CHAT_PREFIX_TOKENS
+        answer = self.peer.ask(
+            "chats",
+            n_chats=CHATS,
+            n_prefix=CHAT_PREFIX_TOKENS,
+            n_question=n_question,
+            n_new=CHAT_ANSWER,
+            seed=seed,
+        )
+        return float(answer["tokens_per_s"])
+
     def close(self) -> None:
         self.peer.close()
 
     @staticmethod
+    def gap(setup: Setup) -> float:
+        """Seconds that a long prompt takes: while it is computed, no other sequence gets a token."""
+        roomy = setup.for_long_prompts()
+        with roomy.peer(roomy.n_sequences) as peer:
+            peer.ask("first_token", n_prompt=DECODE_PROMPT, seed=1)
+            return float(peer.ask("first_token", n_prompt=LONG_PROMPT, seed=2)["seconds"])
+
+    @staticmethod
     def start(setup: Setup, with_memory: bool) -> dict[str, float]:
-        with setup.peer(setup.n_memory_streams) as peer:
+        with setup.for_memory().peer(setup.n_memory_streams) as peer:
             peer.ask("first_token", n_prompt=DECODE_PROMPT, seed=1)
             figures = {"startup": (time.perf_counter_ns() - peer.started_ns) / 1e9}
             if with_memory:

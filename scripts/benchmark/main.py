@@ -15,7 +15,7 @@ from helios.cli import figures
 from helios.errors import HeliosError
 from scripts.benchmark.contenders import InProcessPeer, Product, Setup
 from scripts.benchmark.floors import Floors
-from scripts.benchmark.rounds import FULL, PEER, PRODUCT, QUICK, Record, speed_rounds, start_rounds
+from scripts.benchmark.rounds import FULL, PEER, PRODUCT, QUICK, Record, gap_rounds, speed_rounds, start_rounds
 
 ROOT = Path(__file__).resolve().parents[2]
 ZIPAPP = ROOT / "dist" / "helios.pyz"
@@ -55,6 +55,7 @@ def _measure(arguments: argparse.Namespace) -> dict[str, Any]:
     setup.peer(1).close()  # builds the peer if need be, outside the time that counts
     began_s = time.monotonic()
     start_rounds(setup, plan, record)
+    gap_rounds(setup, plan, record)
     product = Product(setup)
     try:
         peer = InProcessPeer(setup)

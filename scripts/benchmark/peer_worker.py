@@ -45,6 +45,7 @@ class Peer:
             raise SystemExit(f"the peer cannot make a context of {n_context:,} tokens")
         self.memory = llama_cpp.llama_get_memory(self.context)
         self.batch = llama_cpp.llama_batch_init(512, 0, 1)
+        self.n_sequences = n_sequences
         self.n_vocabulary = llama_cpp.llama_vocab_n_tokens(llama_cpp.llama_model_get_vocab(self.model))
 
     def decode(self, n_streams: int, n_prompt: int, n_new: int, seed: int) -> dict[str, Any]:
@@ -64,6 +65,41 @@ class Peer:
         self._prompts(1, n_prompt, seed)
         return {"seconds": (time.perf_counter_ns() - started_ns) / 1e9}
 
+    def prefix_first_token(self, n_prefix: int, n_new_prompt: int, seed: int) -> dict[str, Any]:
+        """Time to first token of a prompt whose first n_prefix tokens are in the cache from the prompt before it."""
+        self._prompts(1, n_prefix + n_new_prompt, seed)
+        started_ns = time.perf_counter_ns()
+        llama_cpp.llama_memory_seq_rm(self.memory, 0, n_prefix, -1)
+        self._prompt(0, n_prefix, random.Random(seed + 1).choices(PLAIN_TOKENS, k=n_new_prompt))
+        return {"seconds": (time.perf_counter_ns() - started_ns) / 1e9}
+
+    def chats(self, n_chats: int, n_prefix: int, n_question: int, n_new: int, seed: int) -> dict[str, Any]:
+        """n_chats greedy answers behind one prefix, which is computed once and copied to every sequence. As many chats at a time as
+        there are sequences: their questions in one batch, their answers in step."""
+        llama_cpp.llama_memory_clear(self.memory, False)
+        generator = random.Random(seed)
+        started_ns = time.perf_counter_ns()
+        self._prompt(0, 0, generator.choices(PLAIN_TOKENS, k=n_prefix))
+        for sequence in range(1, self.n_sequences):
+            llama_cpp.llama_memory_seq_cp(self.memory, 0, sequence, -1, -1)
+        for first in range(0, n_chats, self.n_sequences):
+            sequences = range(min(self.n_sequences, n_chats - first))
+            rows = []
+            for sequence in sequences:
+                llama_cpp.llama_memory_seq_rm(self.memory, sequence, n_prefix, -1)
+                question = generator.choices(PLAIN_TOKENS, k=n_question)
+                rows += [(token, n_prefix + at, sequence, at == n_question - 1) for at, token in enumerate(question)]
+            self._submit(rows)
+            pending = [self._greedy((sequence + 1) * n_question - 1) for sequence in sequences]
+            for step in range(n_new - 1):
+                position = n_prefix + n_question + step
+                self._submit(
+                    [(token, position, sequence, True) for sequence, token in zip(sequences, pending, strict=True)]
+                )
+                pending = [self._greedy(row) for row in sequences]
+        elapsed_s = (time.perf_counter_ns() - started_ns) / 1e9
+        return {"tokens_per_s": n_chats * n_new / elapsed_s}
+
     def facts(self) -> dict[str, Any]:
         """The build's version and processor features, and the model's size (tied weights counted once)."""
         return {
@@ -80,12 +116,16 @@ class Peer:
         generator = random.Random(seed)
         first = []
         for stream in range(n_streams):
-            tokens = generator.choices(PLAIN_TOKENS, k=n_prompt)
-            rows = [(token, at, stream, at == n_prompt - 1) for at, token in enumerate(tokens)]
-            for start in range(0, n_prompt, 512):
-                self._submit(rows[start : start + 512])
-            first.append(self._greedy(-1))
+            first.append(self._prompt(stream, 0, generator.choices(PLAIN_TOKENS, k=n_prompt)))
         return first
+
+    def _prompt(self, sequence: int, position: int, tokens: list[int]) -> int:
+        """Compute tokens from `position` of a sequence on; the greedy next one."""
+        last = len(tokens) - 1
+        rows = [(token, position + at, sequence, at == last) for at, token in enumerate(tokens)]
+        for start in range(0, len(rows), 512):
+            self._submit(rows[start : start + 512])
+        return self._greedy(-1)
 
     def _submit(self, rows: list[tuple[int, int, int, bool]]) -> None:
         batch = self.batch
@@ -115,6 +155,8 @@ def main() -> None:
     commands: dict[str, Callable[..., dict[str, Any]]] = {
         "decode": peer.decode,
         "first_token": peer.first_token,
+        "prefix_first_token": peer.prefix_first_token,
+        "chats": peer.chats,
         "facts": peer.facts,
     }
     for line in sys.stdin:

@@ -12,12 +12,14 @@ from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from helios.cli.measure import SPEED_FIGURES
 from helios.cli.server_process import processor_s
 from scripts.benchmark.contenders import Contender, InProcessPeer, Product, Setup
 from scripts.benchmark.floors import Floors
+from scripts.benchmark.sharing import SHARING_FIGURES
 
 PRODUCT, PEER = "product", "peer"
-HTTP_FIGURES = ("decode_1", "decode_4", "decode_8", "decode_16", "prefill_128", "prefill_512", "ttft")
+ROUND_FIGURES = (*SPEED_FIGURES, *SHARING_FIGURES)
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,12 +30,13 @@ class Plan:
     least_rounds: int
     start_rounds: int
     memory_rounds: int
+    gap_rounds: int
     n_new_tokens: int
     budget_s: float
 
 
-QUICK = Plan(rounds=7, least_rounds=3, start_rounds=3, memory_rounds=1, n_new_tokens=64, budget_s=170)
-FULL = Plan(rounds=11, least_rounds=11, start_rounds=5, memory_rounds=3, n_new_tokens=128, budget_s=3600)
+QUICK = Plan(rounds=7, least_rounds=3, start_rounds=3, memory_rounds=1, gap_rounds=1, n_new_tokens=64, budget_s=170)
+FULL = Plan(rounds=11, least_rounds=11, start_rounds=5, memory_rounds=3, gap_rounds=3, n_new_tokens=128, budget_s=3600)
 
 
 @dataclass(slots=True)
@@ -60,6 +63,15 @@ def start_rounds(setup: Setup, plan: Plan, record: Record) -> None:
         _say(f"start {index + 1} of {plan.start_rounds}")
 
 
+def gap_rounds(setup: Setup, plan: Plan, record: Record) -> None:
+    """The largest gap beside a long prompt, on servers of their own that have room for it."""
+    for index in range(plan.gap_rounds):
+        order = [(PRODUCT, Product.gap), (PEER, InProcessPeer.gap)]
+        for who, measure in order[:: -1 if index % 2 else 1]:
+            record.add(who, {"gap_4000": measure(setup)})
+        _say(f"gap {index + 1} of {plan.gap_rounds}")
+
+
 def speed_rounds(
     product: Contender, peer: Contender, floors: Floors, plan: Plan, record: Record, began_s: float
 ) -> None:
@@ -71,7 +83,7 @@ def speed_rounds(
         if index >= plan.least_rounds and round_began_s + longest_s > began_s + plan.budget_s:
             break
         floors.take()
-        for name in HTTP_FIGURES:
+        for name in ROUND_FIGURES:
             for who, running, waiting in order[:: -1 if index % 2 else 1]:
                 idle = PEER if who == PRODUCT else PRODUCT
                 before_s, began_figure_s = processor_s(waiting.pid), time.monotonic()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from helios.cli.figures import BY_NAME, decode_tokens_per_s, ratios, table
+from helios.cli.measure import SPEED_FIGURES
 from helios.cli.timeline import Timeline
 from helios.errors import RemoteError
 
@@ -69,5 +70,6 @@ def test_the_table_prints_units_and_spreads() -> None:
 
 
 def test_names_say_what_the_json_promises() -> None:
-    promised = {"decode_1", "decode_4", "decode_8", "decode_16", "prefill_128", "prefill_512", "ttft", "startup", "rss"}
-    assert set(BY_NAME) == promised
+    alone = {"decode_1", "decode_4", "decode_8", "decode_16", "prefill_128", "prefill_512", "ttft"}
+    assert set(SPEED_FIGURES) == alone
+    assert set(BY_NAME) == alone | {"prefix_ttft", "chats_32", "gap_4000", "startup", "rss"}
