@@ -89,6 +89,7 @@ class HttpConnection(asyncio.Protocol):
         assert isinstance(transport, asyncio.Transport)
         self._transport = transport
         self._writer = ResponseWriter(self._parser, transport, self._settings.stall_timeout)
+        self._writer.limit_buffer()
         self._connections.add(self)
         self._enter(Phase.IDLE)
         if self._connections.is_over_limit:

@@ -1,7 +1,7 @@
 """One HTTP request and the response to it, as the endpoints see them.
 
 It knows no sockets and no parser: a Wire carries the bytes. A response starts once, and `write` returns only when the
-reader's socket has taken everything, so that an endpoint that has returned has been read.
+reader's socket has taken everything, piece by piece, so that an endpoint that has returned has been read.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from helios.errors import HeliosError, InternalError
 from helios.server.status import error_body, status_of
 
 Headers = Iterable[tuple[str, str]]
+_PIECE_NBYTES = 64 << 10  # what is sent before the reader is waited for
 _ENCODER = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
 
 
@@ -55,9 +56,10 @@ class Exchange:
         self.status = status
         self._wire.send_head(status, (*headers, ("X-Request-Id", self.request.id)))
 
-    async def write(self, piece: bytes) -> None:
-        self._wire.send_body(piece)
-        await self._wire.drained()
+    async def write(self, content: bytes) -> None:
+        for at in range(0, len(content), _PIECE_NBYTES):
+            self._wire.send_body(content[at : at + _PIECE_NBYTES])
+            await self._wire.drained()
 
     def write_comment(self, piece: bytes) -> None:
         """Send filler without waiting, or not at all when the reader has paused."""
@@ -72,7 +74,7 @@ class Exchange:
         """A whole response. The body of a HEAD response is left out, its length is told."""
         self.start(status, (("Content-Type", content_type), ("Content-Length", str(len(body))), *headers))
         if self.request.method != "HEAD":
-            self._wire.send_body(body)
+            await self.write(body)
         await self.finish()
 
     async def respond_json(self, document: object, status: int = 200, headers: Headers = ()) -> None:

@@ -1,7 +1,7 @@
 """Responses to bytes, no faster than their reader takes them.
 
-It knows HTTP/1.1 framing by way of h11 and no endpoint. Nothing is buffered here beyond one piece for each of an answer's writers:
-a writer waits until the kernel has taken all, and a reader that takes nothing for `stall_timeout` seconds is dropped.
+It knows HTTP/1.1 framing by way of h11 and no endpoint. Nothing is buffered beyond one piece for each of an answer's writers: a
+writer waits until the kernel has taken all, and a reader that takes nothing for `stall_timeout` seconds is dropped.
 """
 
 from __future__ import annotations
@@ -27,7 +27,14 @@ class ResponseWriter:
         self._writable.set()
         self._is_closed = False
         self.is_last = False
-        transport.set_write_buffer_limits(high=0)
+
+    def limit_buffer(self) -> None:
+        """Be told of every byte that the kernel has not taken.
+
+        asyncio's TLS pauses at its limit, where plain sockets pause past it, and keeps 64 KiB beneath that it does not tell of.
+        """
+        is_tls = self._transport.get_extra_info("sslcontext") is not None
+        self._transport.set_write_buffer_limits(high=1 if is_tls else 0, low=0)
 
     # -- the Wire of an exchange
 
