@@ -76,6 +76,7 @@ class JsonCalls:
         self._scanner: JsonScanner | None = None
         self._text: list[str] = []
         self._arguments: list[str] = []
+        self._has_arguments = False
         self._is_streaming = False
         self._is_begun = False
 
@@ -137,17 +138,22 @@ class JsonCalls:
         elif self._key == "name" and text.startswith('"'):
             self._name = self._name or json.loads(text)
         self._text, self._is_streaming = [], False
+        self._has_arguments |= self._key in _ARGUMENT_KEYS
         self._begin_writing()
 
     def _begin_writing(self) -> None:
+        """Begin the call once it has its name; with its arguments nothing of it is missing, whatever follows."""
         if self._name and not self._is_begun:
             self._is_begun = self._has_written = True
             self._raw.clear()
             self._writer.begin(self._name)
+        if self._is_begun and self._has_arguments:
+            self._write_arguments()
+            self._writer.end()
 
     def _write_arguments(self) -> None:
         """Give out what is certain of the arguments, when the call has its name."""
-        if self._is_streaming and not self.is_broken:
+        if self._is_streaming:
             self._arguments += self._text
             self._text = []
         if self._is_begun and self._arguments:
@@ -164,6 +170,7 @@ class JsonCalls:
         self._is_begun = False
 
     def _fail(self) -> None:
+        self._write_arguments()
         self._at, self._scanner = _At.BROKEN, None
         self._writer.abandon()
 

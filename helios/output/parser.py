@@ -72,7 +72,7 @@ class AnswerParser:
             return []
         held, closers = self._run(self._held + text), self._table.eos_closers
         self._held = ""
-        if ending is Ending.EOS and held and closers:
+        if ending is Ending.EOS and self._state.sink is Sink.VALUE and closers:
             found = self._scanner.find(held + closers)
             if found is not None and found.index is not None and found.end == len(held + closers):
                 held = self._run(held + closers)

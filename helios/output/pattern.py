@@ -35,7 +35,6 @@ GAP = Gap(r"\s")
 INLINE_GAP = Gap(r"[ \t]")
 NAME = Capture("name", rf'[^\s<>"{SURROGATES}]', 128)
 KEY = Capture("key", rf'[^<>"\n{SURROGATES}]', 256)
-ATTRIBUTES = Capture("attributes", f"[^{SURROGATES}]", 1024)
 
 Element = str | Gap | Capture
 
@@ -63,12 +62,14 @@ class Scanner:
 
     def __init__(self, delimiters: Sequence[Delimiter]) -> None:
         self._pattern = re.compile("|".join(_pattern(index, each) for index, each in enumerate(delimiters)))
-        self._first = re.compile("[" + "".join(sorted({_first_characters(each) for each in delimiters})) + "]")
-        self._has_none = not delimiters
+        first = "".join(sorted({_first_characters(each) for each in delimiters}))
+        self._first = re.compile(
+            f"[{first}]" if first else r"(?!)"
+        )  # what no delimiter begins with is passed over quickly
 
     def find(self, text: str) -> Found | None:
         """The leftmost delimiter, None when all of the text is plain."""
-        first = None if self._has_none else self._first.search(text)
+        first = self._first.search(text)
         match = None if first is None else self._pattern.search(text, first.start())
         if match is None:
             return None

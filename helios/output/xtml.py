@@ -10,10 +10,11 @@ import re
 from collections.abc import Mapping
 
 from helios.contract.frontend import Frontend
-from helios.output.markup import Markup
-from helios.output.pattern import ATTRIBUTES, Delimiter, Element
+from helios.output.markup import SURROGATES, Markup
+from helios.output.pattern import Capture, Delimiter
 from helios.output.states import Exit, Phase, Sink, State, StateTable, Step, ValueKind
 
+_MOST_ATTRIBUTE_CHARACTERS = 1024
 _ATTRIBUTE = re.compile(r'([^\s="]+)="([^"]*)"')
 
 
@@ -45,13 +46,13 @@ def _call_states(element: _Elements, tools_closer: Delimiter, message_end: Exit)
     # Models leave closers out: an outer one closes what is inside, but a value that is cut off makes no call.
     breaks = tuple(Exit(each, "between", (Step.ABANDON_CALL,)) for each in (tools_closer, message_end.delimiter))
     tools = (
-        Exit(element.opener("call", ATTRIBUTES), "call", (Step.BEGIN_CALL,)),
+        Exit(element.opener_with_attributes("call"), "call", (Step.BEGIN_CALL,)),
         Exit(tools_closer, "between"),
         message_end,
     )
     call = (
-        Exit(element.opener("argument", ATTRIBUTES), "value", (Step.BEGIN_VALUE,), value_kind=ValueKind.JSON),
-        Exit(element.opener("json", ATTRIBUTES), "json"),
+        Exit(element.opener_with_attributes("argument"), "value", (Step.BEGIN_VALUE,), value_kind=ValueKind.JSON),
+        Exit(element.opener_with_attributes("json"), "json"),
         Exit(call_end, "tools", (Step.END_CALL,)),
         Exit(tools_closer, "between", (Step.END_CALL,)),
         Exit(message_end.delimiter, "between", (Step.END_CALL,)),
@@ -80,9 +81,16 @@ class _Elements:
 
     def __init__(self, markup: Markup) -> None:
         self._markup = markup
+        self._separator = markup.control("<|sep|>")
 
-    def opener(self, name: str, *attributes: Element) -> Delimiter:
-        return Delimiter((self._markup.control(f"<|open|>{name}"), *attributes, self._markup.control("<|sep|>")))
+    def opener(self, name: str) -> Delimiter:
+        return Delimiter((self._markup.control(f"<|open|>{name}<|sep|>"),))
+
+    def opener_with_attributes(self, name: str) -> Delimiter:
+        attributes = Capture(
+            "attributes", f"[^{SURROGATES}{re.escape(self._separator[0])}]", _MOST_ATTRIBUTE_CHARACTERS
+        )
+        return Delimiter((self._markup.control(f"<|open|>{name}"), attributes, self._separator))
 
     def closer(self, name: str) -> Delimiter:
         return Delimiter((self._markup.control(f"<|close|>{name}<|sep|>"),))

@@ -14,8 +14,15 @@ NORMAL, UNKNOWN, CONTROL, USER_DEFINED, BYTE = 1, 2, 3, 4, 6
 MERGES = ["h e", "l l", "he ll", "hell o", "Ġ w", "Ġw o", "r l", "Ġwo rl", "Ġworl d", "s t", "o p", "st op"]
 
 
-def byte_level(path: Path, *, pre: str = "gpt-2", control: tuple[str, ...] = ("<|end|>",), **changes: object) -> Path:
-    """All 256 bytes, the tokens of MERGES, control tokens, and the user-defined token "<think>"; ids in this order.
+def byte_level(
+    path: Path,
+    *,
+    pre: str = "gpt-2",
+    control: tuple[str, ...] = ("<|end|>",),
+    user_defined: tuple[str, ...] = ("<think>",),
+    **changes: object,
+) -> Path:
+    """All 256 bytes, the tokens of MERGES, control tokens, and user-defined tokens; ids in this order.
 
     A control token that the merges already made keeps its place and becomes control.
     """
@@ -27,8 +34,8 @@ def byte_level(path: Path, *, pre: str = "gpt-2", control: tuple[str, ...] = ("<
         else:
             tokens.append(token)
             kinds.append(CONTROL)
-    tokens.append("<think>")
-    kinds.append(USER_DEFINED)
+    tokens += user_defined
+    kinds += [USER_DEFINED] * len(user_defined)
     fields: dict[str, object] = {
         "model": "gpt2",
         "pre": pre,

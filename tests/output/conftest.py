@@ -1,0 +1,54 @@
+"""Each syntax in two vocabularies: one whose markers are tokens, one that spells them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import pytest
+
+from helios.output.opening import open_answer
+from helios.output.syntax import AnswerSyntax
+from helios.tokenizer.tokenizer import Tokenizer
+from tests.output.answers import EXAMPLES, Example, with_tokens
+from tests.tokenizer import vocabularies
+from tests.tokenizer.conftest import tokenizer_of
+
+
+@dataclass(frozen=True)
+class Bound:
+    """An example's syntax in a vocabulary. `opening` is what its prompt holds of the answer."""
+
+    example: Example
+    tokenizer: Tokenizer
+    syntax: AnswerSyntax
+    has_tokens: bool
+    opening: str
+
+
+@pytest.fixture(scope="session")
+def plain_tokenizer(tmp_path_factory: pytest.TempPathFactory) -> Tokenizer:
+    """256 bytes and a few words; no marker is a token."""
+    path = tmp_path_factory.mktemp("vocabulary") / "plain.gguf"
+    return tokenizer_of(vocabularies.byte_level(path, user_defined=()))
+
+
+@pytest.fixture(scope="session")
+def bound_by_name(plain_tokenizer: Tokenizer) -> dict[str, Bound]:
+    return {
+        f"{bound.example.name}-{'tokens' if bound.has_tokens else 'text'}": bound for bound in _bound(plain_tokenizer)
+    }
+
+
+def _bound(plain: Tokenizer) -> Iterator[Bound]:
+    for example in EXAMPLES:
+        for has_tokens in (True, False):
+            tokenizer = with_tokens(plain, example.tokens) if has_tokens else plain
+            syntax = AnswerSyntax(example.frontend, tokenizer)
+            opening = open_answer(tokenizer.encode(example.prompt, allow_special=True), tokenizer, syntax)
+            yield Bound(example, tokenizer, syntax, has_tokens, opening)
+
+
+@pytest.fixture(params=[f"{example.name}-{kind}" for example in EXAMPLES for kind in ("tokens", "text")])
+def bound(request: pytest.FixtureRequest, bound_by_name: dict[str, Bound]) -> Bound:
+    return bound_by_name[request.param]
