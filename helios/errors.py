@@ -50,6 +50,12 @@ class ContextLengthError(RequestError):
         )
 
 
+class ConstraintError(RequestError):
+    """The grammar of a request's answer cannot go on: it asks for bytes that no token has, or takes too many steps."""
+
+    code = "grammar_stuck"
+
+
 class UnknownModelError(RequestError):
     """The request names a model that this server does not serve."""
 
