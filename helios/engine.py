@@ -154,6 +154,8 @@ class Engine:
         self.vocabulary = contract.vocabulary
         self.tokenizer = bootstrap.tokenizer
         self.chat_template = bootstrap.chat_template
+        self.frontend = contract.frontend
+        self.scores_prompts = False  # until the scheduler plans scored prefills
         self.bos_text = contract.frontend.bos_text
         self.eos_text = contract.frontend.eos_text
         self.adds_bos = contract.frontend.adds_bos

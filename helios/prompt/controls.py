@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from helios.contract.frontend import Frontend
 from helios.prompt.shield import ControlSpellings
 from helios.tokenizer.tokenizer import Tokenizer
 
@@ -17,7 +16,7 @@ class ControlTokens:
     """Made once for a model. `markers` are spellings that delimit reasoning and tool calls."""
 
     def __init__(self, tokenizer: Tokenizer, markers: Iterable[str] = ()) -> None:
-        single = {marker for marker in markers if len(tokenizer.encode(marker, allow_special=True)) == 1}
+        single = {marker for marker in markers if tokenizer.single_token(marker) is not None}
         special = set(_special_spellings(tokenizer))
         self._tokenizer = tokenizer
         self._plain = tokenizer.guarded(single - special) if single - special else tokenizer
@@ -30,17 +29,6 @@ class ControlTokens:
     def encode_plain(self, text: str) -> list[int]:
         """People's text, whatever it spells."""
         return self._plain.encode(text, allow_special=False)
-
-
-def frontend_markers(frontend: Frontend) -> Iterator[str]:
-    """The markers that a frontend declares, as they stand in the text."""
-    if frontend.tool_markers is not None:
-        yield from (frontend.tool_markers.call.opener, frontend.tool_markers.call.closer)
-    if frontend.reasoning_markers is not None and frontend.reasoning_markers.reasoning is not None:
-        yield from (frontend.reasoning_markers.reasoning.opener, frontend.reasoning_markers.reasoning.closer)
-    if frontend.assistant is not None:
-        boundary = frontend.assistant
-        yield from (text for text in (boundary.message_end, boundary.header_end, boundary.internal_end) if text.strip())
 
 
 def _special_spellings(tokenizer: Tokenizer) -> Iterator[str]:

@@ -1,6 +1,6 @@
 """From an admitted request body to a delivered answer, whole or streamed: the one flow of every generating endpoint.
 
-It knows no field names; a Shape writes the endpoint's JSON. Whatever happens, every generation is cancelled and every permit
+It knows no field names of an endpoint; a Shape writes them. Whatever happens, every generation is cancelled and every permit
 released when `answer` returns, and not before the reader has taken the response (HTTP-1, HTTP-2).
 """
 
@@ -11,26 +11,19 @@ import secrets
 import time
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
 from typing import Any, Protocol
 
-from helios.errors import InternalError
-from helios.scheduler.request import Token
-from helios.server.choice import Choice, Delta
+from helios.scheduler.request import PromptScores, Token
+from helios.server.attribution import Attribution
+from helios.server.choice import Choice, Part
+from helios.server.documents import Envelope, Times, observed_tokens
 from helios.server.exchange import Exchange
 from helios.server.frontend import PreparedCall
 from helios.server.services import Services
 from helios.server.sse import EventStream
+from helios.server.whole_answer import Answer
 
-
-@dataclass(frozen=True, slots=True)
-class Answer:
-    """A finished choice."""
-
-    index: int
-    text: str
-    tokens: tuple[Token, ...]
-    finish_reason: str
+_Prepare = Callable[[bytes], PreparedCall]
 
 
 class Shape(Protocol):
@@ -43,8 +36,14 @@ class Shape(Protocol):
     def opening(self, index: int) -> dict[str, Any] | None:
         """The entry that opens a streamed choice, None when the endpoint has none."""
 
-    def piece(self, index: int, delta: Delta) -> dict[str, Any]:
-        """The entry of a streamed delta that has text or tokens."""
+    def scores(self, index: int, scores: PromptScores) -> tuple[dict[str, Any], dict[str, Any]]:
+        """The entry of a streamed choice whose prompt was scored, and what goes beside the choices."""
+
+    def part(self, index: int, part: Part) -> dict[str, Any] | None:
+        """The entry of a streamed event, None for one that clients do not see."""
+
+    def observation(self, index: int) -> dict[str, Any]:
+        """An entry that says nothing, for what was observed."""
 
     def ending(self, index: int, finish_reason: str) -> dict[str, Any]:
         """The last entry of a streamed choice; it carries no text."""
@@ -52,102 +51,137 @@ class Shape(Protocol):
     def whole(self, answer: Answer) -> dict[str, Any]:
         """The entry of a finished choice in a response that is not streamed."""
 
+    def beside(self, answers: Sequence[Answer]) -> dict[str, Any]:
+        """What goes beside the choices of a response that is not streamed."""
+
 
 async def answer(
-    services: Services, exchange: Exchange, prepare: Callable[[bytes], PreparedCall], shape: Shape
+    services: Services, exchange: Exchange, prepare: _Prepare, make_shape: Callable[[PreparedCall], Shape]
 ) -> None:
     """Admit, prepare, generate, deliver. Raises HeliosError while no response has started."""
-    arrived_s = services.clock()
+    ingress_s = services.clock()
     with ExitStack() as held:
         held.callback(services.engine.admit().release)
         call = await services.frontend.run(prepare, exchange.request.body)
         for _ in call.requests[1:]:  # every further choice takes room like a request of its own
             held.callback(services.engine.admit().release)
-        choices = _start(services, call, held, arrived_s)
-        delivery = _Delivery(services, exchange, shape, call)
-        await (delivery.stream(choices) if call.options.is_stream else delivery.whole(choices))
+        is_timed = call.options.observation.has_times
+        times = Times(services.origin_s, ingress_s, services.clock()) if is_timed else None
+        choices = _start(services, call, held, ingress_s)
+        delivery = _Delivery(services, exchange, make_shape(call), call, choices, times)
+        await (delivery.stream() if call.options.is_stream else delivery.whole())
 
 
-def _start(services: Services, call: PreparedCall, held: ExitStack, arrived_s: float) -> list[Choice]:
-    keeps_tokens = call.options.sampling.candidates is not None
+def _start(services: Services, call: PreparedCall, held: ExitStack, ingress_s: float) -> list[Choice]:
+    needs_tokens = call.options.sampling.candidates is not None or services.frontend.has_reasoning(call.reading)
     choices = []
     for index, request in enumerate(call.requests):
-        generation = services.engine.submit(request, arrived_s)
+        generation = services.engine.submit(request, ingress_s)
         held.callback(generation.cancel)
-        pipeline = services.frontend.pipeline(call.options)
-        choices.append(Choice(index, generation, pipeline, keeps_tokens=keeps_tokens))
+        pipeline = services.frontend.pipeline(call)
+        attribution = Attribution(services.engine.tokenizer) if needs_tokens else None
+        choices.append(Choice(index, generation, pipeline, call.reading, attribution))
     return choices
 
 
 class _Delivery:
-    """One response being written."""
+    """One response being written. `times` where they were asked for."""
 
-    def __init__(self, services: Services, exchange: Exchange, shape: Shape, call: PreparedCall) -> None:
-        self._services = services
+    def __init__(
+        self,
+        services: Services,
+        exchange: Exchange,
+        shape: Shape,
+        call: PreparedCall,
+        choices: Sequence[Choice],
+        times: Times | None,
+    ) -> None:
         self._exchange = exchange
         self._shape = shape
-        self._call = call
-        self._id = f"{shape.id_prefix}-{secrets.token_hex(12)}"
-        self._created = int(time.time())
+        self._options = call.options
+        self._prompt_tokens = call.requests[0].prompt_tokens
+        self._choices = choices
+        self._times = times
+        self._ping_interval_s = services.settings.ping_interval
+        self._envelope = Envelope(
+            response_id=f"{shape.id_prefix}-{secrets.token_hex(12)}",
+            created=int(time.time()),
+            model=services.engine.served_id,
+            n_choices=call.options.n_choices,
+            has_reasoning=services.frontend.has_reasoning(call.reading),
+        )
+        self._is_first = True
+        self._n_open = len(choices)
 
-    async def whole(self, choices: Sequence[Choice]) -> None:
-        answers = await _together([self._collect(choice) for choice in choices])
-        document = self._document(self._shape.whole_object, [self._shape.whole(one) for one in answers])
-        document["usage"] = self._usage(choices)
+    async def whole(self) -> None:
+        answers = await _together([_collect(choice) for choice in self._choices])
+        entries = [self._shape.whole(one) for one in answers]
+        document = self._envelope.document(self._shape.whole_object, entries) | self._shape.beside(answers)
+        document["usage"] = self._envelope.usage(self._choices)
+        if self._options.observation.has_token_ids:
+            document["prompt_token_ids"] = list(self._prompt_tokens)
+            document |= self._envelope.observed(self._choices, self._times)
+            for entry, one in zip(entries, answers, strict=True):
+                entry.update(observed_tokens(one.tokens, self._times))
         await self._exchange.respond_json(document)
 
-    async def stream(self, choices: Sequence[Choice]) -> None:
-        async with EventStream(self._exchange, self._services.settings.ping_interval) as events:
-            await _together([self._stream_choice(events, choice) for choice in choices])
-            usage = self._usage(choices)
-            if self._call.options.includes_usage:
-                await events.send({**self._document(self._shape.chunk_object, []), "usage": usage})
-
-    async def _collect(self, choice: Choice) -> Answer:
-        texts: list[str] = []
-        tokens: list[Token] = []
-        while True:
-            delta = await choice.next_delta()
-            texts.append(delta.text)
-            tokens += delta.tokens
-            if delta.finish_reason is not None:
-                return Answer(choice.index, "".join(texts), tuple(tokens), delta.finish_reason)
+    async def stream(self) -> None:
+        async with EventStream(self._exchange, self._ping_interval_s) as events:
+            await _together([self._stream_choice(events, choice) for choice in self._choices])
+            if self._options.observation.includes_usage:
+                await events.send(self._envelope.document(self._shape.chunk_object, []) | self._final())
 
     async def _stream_choice(self, events: EventStream, choice: Choice) -> None:
         opening = self._shape.opening(choice.index)
         if opening is not None:
             await events.send(self._chunk(opening))
-        while True:
+        finish_reason: str | None = None
+        while finish_reason is None:
             delta = await choice.next_delta()
-            if delta.text or delta.tokens:
-                await events.send(self._chunk(self._shape.piece(choice.index, delta)))
-            if delta.finish_reason is not None:
-                await events.send(self._chunk(self._shape.ending(choice.index, delta.finish_reason)))
-                return
+            if delta.scores is not None:
+                entry, beside = self._shape.scores(choice.index, delta.scores)
+                await events.send(self._chunk(entry) | beside)
+            if self._options.observation.has_token_ids:
+                for token in delta.tokens:
+                    await events.send(self._chunk(self._observed(choice.index, token)))
+            for part in delta.parts:
+                shown = self._shape.part(choice.index, part)
+                if shown is not None:
+                    await events.send(self._chunk(shown))
+            finish_reason = delta.finish_reason
+        await events.send(self._last_chunk(self._shape.ending(choice.index, finish_reason)))
+
+    def _observed(self, index: int, token: Token) -> dict[str, Any]:
+        return self._shape.observation(index) | observed_tokens((token,), self._times)
 
     def _chunk(self, entry: dict[str, Any]) -> dict[str, Any]:
-        """OBS-4: where usage was asked for, every chunk before the last has it as null."""
-        document = self._document(self._shape.chunk_object, [entry])
-        return {**document, "usage": None} if self._call.options.includes_usage else document
+        """OBS-1, OBS-4: the first chunk has the prompt's ids; where usage comes last, every chunk before has it as null."""
+        document = self._envelope.document(self._shape.chunk_object, [entry])
+        if self._is_first and self._options.observation.has_token_ids:
+            document["prompt_token_ids"] = list(self._prompt_tokens)
+        self._is_first = False
+        return {**document, "usage": None} if self._options.observation.includes_usage else document
 
-    def _document(self, kind: str, entries: list[dict[str, Any]]) -> dict[str, Any]:
-        model = self._services.engine.served_id
-        return {"id": self._id, "object": kind, "created": self._created, "model": model, "choices": entries}
+    def _last_chunk(self, entry: dict[str, Any]) -> dict[str, Any]:
+        """A choice's last chunk. An observed stream without a usage chunk has its usage on the last of these."""
+        chunk = self._chunk(entry)
+        self._n_open -= 1
+        observation = self._options.observation
+        is_final = observation.has_token_ids and not observation.includes_usage and not self._n_open
+        return chunk | self._final() if is_final else chunk
 
-    def _usage(self, choices: Sequence[Choice]) -> dict[str, Any]:
-        """Token counts over all choices; choices of the same prompt read it once."""
-        usages = [choice.usage for choice in choices if choice.usage is not None]
-        if len(usages) != len(choices):
-            raise InternalError("a choice ended without its usage")
-        prompts = usages[:: self._call.options.n_choices]
-        n_prompt = sum(usage.prompt_tokens for usage in prompts)
-        n_output = sum(usage.output_tokens for usage in usages)
-        return {
-            "prompt_tokens": n_prompt,
-            "completion_tokens": n_output,
-            "total_tokens": n_prompt + n_output,
-            "prompt_tokens_details": {"cached_tokens": sum(usage.reused_prompt_tokens for usage in prompts)},
-        }
+    def _final(self) -> dict[str, Any]:
+        usage = {"usage": self._envelope.usage(self._choices)}
+        if not self._options.observation.has_token_ids:
+            return usage
+        return usage | self._envelope.observed(self._choices, self._times)
+
+
+async def _collect(choice: Choice) -> Answer:
+    answer = Answer(choice.index)
+    while answer.finish_reason is None:
+        answer.add(await choice.next_delta())
+    return answer
 
 
 async def _together(coroutines: Sequence[Any]) -> list[Any]:

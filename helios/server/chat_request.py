@@ -7,43 +7,53 @@ looks at the JSON again.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
 
 from helios.errors import InvalidValueError
-from helios.prompt.conversation import Message
-from helios.server.fields import Fields, checked_text
+from helios.prompt.conversation import Conversation
+from helios.prompt.grammar.request import StructuredRequest, ToolUse, read_structured
+from helios.server.conversation_fields import read_messages
+from helios.server.fields import Fields
 from helios.server.options import MAX_CANDIDATES, GenerationOptions, Limits, read_options
-
-# OpenAI renamed `system` to `developer`; templates know the old name.
-_ROLES = {"system": "system", "developer": "system", "user": "user", "assistant": "assistant", "tool": "tool"}
+from helios.server.stop_fields import check_stops
+from helios.server.template_fields import read_prompt_ending
+from helios.server.unserved import CHAT, refuse_unserved
 
 
 @dataclass(frozen=True, slots=True)
 class ChatRequest:
-    """A conversation to continue and how."""
+    """A conversation to continue, how, and in which form."""
 
-    messages: tuple[Message, ...]
+    conversation: Conversation
+    structured: StructuredRequest
     options: GenerationOptions
 
 
 def read_chat_request(fields: Fields, limits: Limits, new_seed: int) -> ChatRequest:
     """Check a request body; raises RequestError naming the field. `new_seed` is used when the request gives none."""
+    refuse_unserved(fields, CHAT)
     options = read_options(fields, limits, limit_names=("max_completion_tokens", "max_tokens"), new_seed=new_seed)
     sampling = dataclasses.replace(options.sampling, candidates=_read_candidates(fields))
-    return ChatRequest(tuple(read_messages(fields)), dataclasses.replace(options, sampling=sampling))
+    structured = read_structured(fields.table)
+    if structured.tools and structured.tool_use is not ToolUse.NONE and not limits.calls_tools:
+        raise InvalidValueError("this model calls no tools", hint="leave them out", param="tools")
+    check_stops(options.stops, None if structured.answer is None else structured.answer.param.partition(".")[0])
+    conversation = read_conversation(fields, structured)
+    return ChatRequest(conversation, structured, dataclasses.replace(options, sampling=sampling))
 
 
-def read_messages(fields: Fields) -> Iterator[Message]:
-    """The `messages` list, which may not be empty."""
-    values = fields.list("messages")
-    if not values:
-        raise fields.refuse("messages", "a list of at least one message")
-    for index, value in enumerate(values):
-        if not isinstance(value, dict):
-            raise InvalidValueError(f"messages[{index}] must be an object", param=f"messages[{index}]")
-        yield _read_message(Fields(value, f"messages[{index}]."))
+def read_conversation(fields: Fields, structured: StructuredRequest) -> Conversation:
+    """The conversation in a body. Tools that may not be called are not shown either."""
+    messages = read_messages(fields)
+    ending = read_prompt_ending(fields, messages)
+    is_shown = structured.tools and structured.tool_use is not ToolUse.NONE
+    return Conversation(
+        messages=messages,
+        tools=tuple(fields.list("tools") or ()) if is_shown else None,
+        adds_generation_prompt=ending.adds_generation_prompt,
+        continues_final_message=ending.continues_final_message,
+        variables=ending.variables,
+    )
 
 
 def _read_candidates(fields: Fields) -> int | None:
@@ -53,36 +63,3 @@ def _read_candidates(fields: Fields) -> int | None:
     if n_candidates and not is_asked:
         raise InvalidValueError("top_logprobs needs logprobs to be true", param="top_logprobs")
     return (n_candidates or 0) if is_asked else None
-
-
-def _read_message(fields: Fields) -> Message:
-    role = fields.text("role")
-    if role not in _ROLES:
-        raise fields.refuse("role", "one of " + ", ".join(_ROLES))
-    for name in ("tool_calls", "function_call", "audio"):
-        if fields.value(name):
-            param = fields.refuse(name, "").param
-            raise InvalidValueError(f"{param} is not supported by this server", hint="leave it out", param=param)
-    return Message(_ROLES[role], _read_content(fields))
-
-
-def _read_content(fields: Fields) -> str:
-    """A message's text: given whole, or as a list of text parts, which are joined."""
-    content = fields.value("content")
-    if isinstance(content, str):
-        return fields.text("content") or ""
-    if not isinstance(content, list):
-        raise fields.refuse("content", "text or a list of parts")
-    base = fields.refuse("content", "").param
-    return "".join(_read_part(part, f"{base}[{index}]") for index, part in enumerate(content))
-
-
-def _read_part(part: Any, param: str) -> str:
-    if not isinstance(part, dict) or not isinstance(part.get("type"), str):
-        raise InvalidValueError(f"{param} must be an object with a type", param=param)
-    if part["type"] != "text":
-        kind = part["type"][:40]
-        raise InvalidValueError(f"{param} has the type {kind!r}", hint="this server takes text parts only", param=param)
-    if not isinstance(part.get("text"), str):
-        raise InvalidValueError(f"{param}.text must be text", param=f"{param}.text")
-    return checked_text(part["text"], f"{param}.text")

@@ -1,4 +1,4 @@
-"""One choice of an answer: a running generation seen as growing text.
+"""One choice of an answer: a running generation seen as growing text, reasoning and calls.
 
 It knows engine events and the output pipeline, no JSON. Every choice ends with exactly one Delta that has a finish reason, or
 with the error of its Failed event.
@@ -6,79 +6,167 @@ with the error of its Failed event.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from helios.errors import InternalError, ShuttingDownError
-from helios.output.events import ContentDelta, Ending, OutputEvent
+from helios.output.events import (
+    ContentDelta,
+    Ending,
+    OutputEvent,
+    ReasoningDelta,
+    ToolArgumentsDelta,
+    ToolCallEnd,
+    ToolCallStart,
+)
 from helios.output.pipeline import OutputPipeline
-from helios.scheduler.request import Failed, Finished, FinishReason, Token, Usage
+from helios.scheduler.request import Failed, Finished, FinishReason, PromptScores, Token, Usage
+from helios.server.attribution import Attribution, TokenPart
+from helios.server.reading import Reading
 
 if TYPE_CHECKING:
     from helios.engine import Generation
 
-_REASONS = {FinishReason.EOS: "stop", FinishReason.STOP: "stop", FinishReason.LIMIT: "length"}
+_CALL_EVENTS = (ToolCallStart, ToolArgumentsDelta, ToolCallEnd)
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """An event with the tokens that its text came from, where anybody asked for them."""
+
+    event: OutputEvent
+    tokens: tuple[TokenPart, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Delta:
-    """What came since the last one. `tokens` are those whose text this is, kept only where log-probabilities were asked for."""
+    """What came since the last one. `tokens` are all of them, shown or not, EOS and stop tokens included."""
 
-    text: str
-    tokens: tuple[Token, ...] = ()
+    tokens: tuple[Token, ...]
+    parts: tuple[Part, ...]
+    scores: PromptScores | None = None
     finish_reason: str | None = None
 
 
 class Choice:
     """`await next_delta()` until one has a finish reason; then `usage` is known. `cancel` ends it in any phase."""
 
-    def __init__(self, index: int, generation: Generation, pipeline: OutputPipeline, *, keeps_tokens: bool) -> None:
+    def __init__(
+        self,
+        index: int,
+        generation: Generation,
+        pipeline: OutputPipeline,
+        reading: Reading,
+        attribution: Attribution | None,
+    ) -> None:
         self.index = index
         self.usage: Usage | None = None
+        self.n_reasoning_tokens = 0
         self._generation = generation
         self._pipeline = pipeline
-        self._keeps_tokens = keeps_tokens
-        self._held_tokens: list[Token] = []
+        self._reading = reading
+        self._attribution = attribution
+        self._n_calls_begun = 0
+        self._n_calls_complete = 0
+        self._last_reasoning: Token | None = None
 
     def cancel(self) -> None:
         self._generation.cancel()
 
     async def next_delta(self) -> Delta:
-        """What the next batch of events makes visible; possibly nothing, while text is held back for a stop."""
-        texts: list[str] = []
+        """What the next batch of events makes visible; possibly nothing, while text is held back."""
         tokens: list[Token] = []
+        parts: list[Part] = []
+        scores: PromptScores | None = None
         for event in await self._generation.next_batch():
             if isinstance(event, Token):
-                texts.append(self._push(event, tokens))
-            elif isinstance(event, Finished):
-                return self._finished(event, texts, tokens)
+                tokens.append(event)
+                parts += self._push(event)
+            elif isinstance(event, PromptScores):
+                scores = event
             elif isinstance(event, Failed):
                 raise event.error
-        return Delta("".join(texts), tuple(tokens))
+            else:
+                parts += self._finish(event)
+                return self._delta(tokens, parts, scores, self._finish_reason())
+        return self._delta(tokens, parts, scores, None)
 
-    def _push(self, token: Token, shown: list[Token]) -> str:
-        """Present one token. Its log-probability is shown together with its text, and never when a stop removes all of that."""
-        was_done = self._pipeline.is_done
-        text = _text(self._pipeline.push(token.token_id))
-        is_end = self._pipeline.is_done and not self._pipeline.is_stopped
-        if self._keeps_tokens and not was_done and not is_end:
-            self._held_tokens.append(token)
-        if text:
-            shown += self._held_tokens
-            self._held_tokens.clear()
-        return text
+    def _delta(
+        self, tokens: list[Token], parts: list[Part], scores: PromptScores | None, finish_reason: str | None
+    ) -> Delta:
+        if self._reading.is_silent:
+            return Delta((), (), scores, "length" if finish_reason is not None else None)
+        return Delta(tuple(tokens), tuple(_joined(parts)), scores, finish_reason)
 
-    def _finished(self, event: Finished, texts: list[str], tokens: list[Token]) -> Delta:
+    def _push(self, token: Token) -> list[Part]:
+        if self._attribution is not None and not self._pipeline.is_done:
+            self._attribution.push(token)
+        return self._parts(self._pipeline.push(token.token_id))
+
+    def _finish(self, event: Finished) -> list[Part]:
         if event.reason is FinishReason.CANCELLED:
             raise ShuttingDownError
         if event.reason is FinishReason.STOP and not self._pipeline.is_stopped:
             raise InternalError("the model worker saw a stop that the presentation did not")
-        self.usage = event.usage
-        texts.append(_text(self._pipeline.finish(Ending(event.reason.value))))
-        if self._pipeline.is_stopped:
-            return Delta("".join(texts), tuple(tokens), "stop")
-        return Delta("".join(texts), (*tokens, *self._held_tokens), _REASONS[event.reason])
+        self.usage = replace(event.usage, output_tokens=0) if self._reading.is_silent else event.usage
+        if self._attribution is not None:
+            self._attribution.finish()
+        return self._parts(self._pipeline.finish(Ending(event.reason.value)))
+
+    def _parts(self, events: Iterable[OutputEvent]) -> list[Part]:
+        return [self._part(event) for event in events if self._is_wanted(event)]
+
+    def _is_wanted(self, event: OutputEvent) -> bool:
+        """Where calls may not be parallel there is one."""
+        return self._reading.is_parallel or not isinstance(event, _CALL_EVENTS) or event.index == 0
+
+    def _part(self, event: OutputEvent) -> Part:
+        if isinstance(event, ToolCallStart):
+            self._n_calls_begun += 1
+        elif isinstance(event, ToolCallEnd):
+            self._n_calls_complete += 1
+        if self._attribution is None or not isinstance(event, ContentDelta | ReasoningDelta):
+            return Part(event)
+        tokens = tuple(self._attribution.take(event.text, type(event)))
+        if isinstance(event, ContentDelta):
+            return Part(event, tokens)
+        for part in tokens:  # a token that reasoning got in two pieces is one
+            self.n_reasoning_tokens += part.token is not self._last_reasoning
+            self._last_reasoning = part.token
+        return Part(event)
+
+    def _finish_reason(self) -> str:
+        """OpenAI's word. Calls are told only where the answer ended by itself, and all of them are complete (STOP-3)."""
+        ending = self._pipeline.ending
+        if ending is Ending.LIMIT:
+            return "length"
+        has_calls = 0 < self._n_calls_complete == self._n_calls_begun
+        return "tool_calls" if ending is Ending.EOS and has_calls and not self._reading.names_tool else "stop"
 
 
-def _text(events: list[OutputEvent]) -> str:
-    return "".join(event.text for event in events if isinstance(event, ContentDelta))
+def _joined(parts: Iterable[Part]) -> Iterator[Part]:
+    """Neighbouring pieces of the same text as one, so that a batch of tokens is one chunk."""
+    held: Part | None = None
+    for part in parts:
+        if held is None:
+            held = part
+        elif (joined := _join(held, part)) is not None:
+            held = joined
+        else:
+            yield held
+            held = part
+    if held is not None:
+        yield held
+
+
+def _join(first: Part, second: Part) -> Part | None:
+    tokens = (*first.tokens, *second.tokens)
+    match first.event, second.event:
+        case ContentDelta(one), ContentDelta(other):
+            return Part(ContentDelta(one + other), tokens)
+        case ReasoningDelta(one), ReasoningDelta(other):
+            return Part(ReasoningDelta(one + other), tokens)
+        case ToolArgumentsDelta(index, one), ToolArgumentsDelta(other_index, other) if index == other_index:
+            return Part(ToolArgumentsDelta(index, one + other), tokens)
+    return None

@@ -20,13 +20,22 @@ class Fields:
         self._table = table
         self._path = path
 
+    @property
+    def table(self) -> Mapping[str, Any]:
+        """The object itself."""
+        return self._table
+
+    def param(self, name: str) -> str:
+        """The path of field `name`, for messages."""
+        return self._path + name
+
     def value(self, name: str) -> Any:
         """The raw JSON value, None when absent or null."""
         return self._table.get(name)
 
     def refuse(self, name: str, expected: str) -> InvalidValueError:
         """The error for field `name`, which is not `expected`."""
-        param = self._path + name
+        param = self.param(name)
         return InvalidValueError(f"{param} must be {expected}, not {_shown(self.value(name))}", param=param)
 
     def boolean(self, name: str) -> bool:
@@ -89,10 +98,19 @@ def checked_text(text: str, param: str) -> str:
     return text
 
 
+def read_token_ids(values: list[Any], param: str, vocabulary: int) -> tuple[int, ...]:
+    """A list of token ids, each inside the model's own vocabulary."""
+    for index, value in enumerate(values):
+        if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < vocabulary:
+            name = f"{param}[{index}]"
+            raise InvalidValueError(f"{name} must be a token id from 0 to {vocabulary - 1:,}", param=name)
+    return tuple(values)
+
+
 def parse_body(body: bytes) -> Fields:
     """The JSON object that a request body must be."""
     try:
-        value = json.loads(body.decode("utf-8-sig"), parse_constant=_refuse_constant)
+        value = parse_json(body.decode("utf-8-sig"))
     except UnicodeDecodeError as error:
         raise InvalidValueError(f"the body is not UTF-8 at byte {error.start:,}") from error
     except json.JSONDecodeError as error:
@@ -104,6 +122,11 @@ def parse_body(body: bytes) -> Fields:
     if not isinstance(value, dict):
         raise InvalidValueError(f"the body must be a JSON object, not {_shown(value)}")
     return Fields(value)
+
+
+def parse_json(text: str) -> Any:
+    """The value of JSON text; json.JSONDecodeError, RecursionError or ValueError when it is none."""
+    return json.loads(text, parse_constant=_refuse_constant)
 
 
 def _refuse_constant(name: str) -> None:

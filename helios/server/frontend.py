@@ -1,42 +1,60 @@
 """Request bodies to generation requests, on threads of their own.
 
-It knows templates, tokens and the context limit; it knows no sockets and runs nothing. Parsing, rendering and tokenising one
-body is one job for one of `frontend_workers` threads, so that a large prompt does not hold up the event loop (HTTP-1).
+It knows templates, tokens, grammars and the context limit; it knows no sockets and runs nothing. Parsing, rendering, tokenising and
+compiling for one body is one job for one of `frontend_workers` threads, so that a large one does not hold up the loop (HTTP-1).
 """
 
 from __future__ import annotations
 
 import asyncio
 import secrets
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import TYPE_CHECKING, TypeVar
 
+from helios.contract.enums import ReasoningSyntax, ToolSyntax
 from helios.errors import ContextLengthError
+from helios.output.opening import open_answer
+from helios.output.parser import AnswerParser
 from helios.output.pipeline import OutputPipeline, host_stop
+from helios.output.states import Phase
+from helios.output.syntax import AnswerSyntax
 from helios.prompt.chat_template import ChatTemplate
 from helios.prompt.controls import ControlTokens
-from helios.prompt.conversation import Conversation, Message
+from helios.prompt.conversation import Conversation
+from helios.prompt.grammar.envelope import Opening
+from helios.prompt.grammar.grammars import CompiledGrammar, Grammars
+from helios.prompt.grammar.request import StructuredRequest, ToolUse
 from helios.scheduler.request import GenerationRequest
 from helios.server.chat_request import read_chat_request
 from helios.server.completion_request import Prompt, read_completion_request
 from helios.server.fields import parse_body
 from helios.server.options import GenerationOptions, Limits
+from helios.server.reading import Reading
 
 if TYPE_CHECKING:
     from helios.engine import Engine
 
 _T = TypeVar("_T")
+_OPENINGS = {Phase.UNDECIDED: Opening.EITHER, Phase.REASONING: Opening.REASONING}
 
 
 @dataclass(frozen=True, slots=True)
 class PreparedCall:
-    """A checked request body: what to generate, one GenerationRequest for each choice of the answer, in order."""
+    """A checked request body: what to generate, one GenerationRequest for each choice of the answer, in order.
+
+    `echoes` are the texts that the answers begin with, one for each request, or none. `shows_prompt_logprobs`: they were asked for
+    by that name.
+    """
 
     options: GenerationOptions
     requests: tuple[GenerationRequest, ...]
+    reading: Reading
+    echoes: tuple[str, ...] = ()
+    n_echoed_silently: int = 0
+    shows_prompt_logprobs: bool = False
 
 
 class Frontend:
@@ -47,10 +65,20 @@ class Frontend:
         self._context_tokens = engine.context_tokens
         self._eos_tokens = engine.eos_tokens
         self._bos_tokens = self._tokenizer.encode(engine.bos_text, allow_special=True) if engine.adds_bos else []
-        self._limits = Limits(engine.served_id, engine.aliases, engine.vocabulary, engine.sampling_defaults)
+        self._limits = Limits(
+            engine.served_id,
+            engine.aliases,
+            engine.vocabulary,
+            engine.sampling_defaults,
+            calls_tools=engine.frontend.tool_syntax is not ToolSyntax.NONE,
+            scores_prompts=engine.scores_prompts,
+        )
+        self._has_reasoning = engine.frontend.reasoning_syntax is not ReasoningSyntax.NONE
+        self._syntax = AnswerSyntax(engine.frontend, engine.tokenizer)
+        self._grammars = Grammars(engine.tokenizer, engine.frontend, engine.vocabulary)
         self._template = ChatTemplate(
             engine.chat_template,
-            ControlTokens(engine.tokenizer),
+            ControlTokens(engine.tokenizer, self._markers(engine.chat_template)),
             bos_text=engine.bos_text,
             eos_text=engine.eos_text,
             clock=datetime.now,
@@ -60,6 +88,16 @@ class Frontend:
     def close(self) -> None:
         self._threads.shutdown(cancel_futures=True)
 
+    def _markers(self, template: str) -> Iterator[str]:
+        """Spellings of tokens that mean something: to the parser of answers, or in the template itself."""
+        markup = self._syntax.markup.characters
+        for text, token_id in self._tokenizer.added_tokens.items():
+            if token_id in markup or (text in template and not text.isspace()):
+                yield text
+        yield from (self._tokenizer.token_bytes(token_id).decode("utf-8", errors="replace") for token_id in markup)
+
+    # -- jobs
+
     async def run(self, job: Callable[[bytes], _T], body: bytes) -> _T:
         """`job(body)` on a preparation thread. When the caller is cancelled, a job that has not begun never will."""
         return await asyncio.get_running_loop().run_in_executor(self._threads, job, body)
@@ -67,16 +105,36 @@ class Frontend:
     def prepare_chat(self, body: bytes) -> PreparedCall:
         """A chat request's body to generation requests."""
         request = read_chat_request(parse_body(body), self._limits, secrets.randbits(64))
-        return self._prepared([self.chat_tokens(request.messages)], request.options)
+        tokens = self.chat_tokens(request.conversation)
+        reading = self._chat_reading(request.structured, tokens)
+        grammar = self._grammars.compile(request.structured, self._opening(reading))
+        requests = self._requests([tokens], request.options, grammar, self._syntax_of(reading))
+        return PreparedCall(
+            request.options,
+            requests,
+            reading,
+            shows_prompt_logprobs=request.options.n_prompt_candidates is not None,
+        )
 
     def prepare_completion(self, body: bytes) -> PreparedCall:
         """A plain completion's body to generation requests, each prompt with all its choices in turn."""
-        request = read_completion_request(parse_body(body), self._limits, secrets.randbits(64))
-        return self._prepared([self.prompt_tokens(prompt) for prompt in request.prompts], request.options)
+        fields = parse_body(body)
+        request = read_completion_request(fields, self._limits, secrets.randbits(64))
+        grammar = self._grammars.compile(request.structured, Opening.ANSWER)
+        prompts = [self.prompt_tokens(prompt) for prompt in request.prompts]
+        texts = [self._prompt_text(prompt) for prompt in request.prompts for _ in range(request.options.n_choices)]
+        return PreparedCall(
+            request.options,
+            self._requests(prompts, request.options, grammar, None),
+            Reading(is_structured=grammar is not None, is_silent=request.is_echo_only),
+            echoes=tuple(texts) if request.echoes else (),
+            n_echoed_silently=len(self._bos_tokens) if isinstance(request.prompts[0], str) else 0,
+            shows_prompt_logprobs=fields.value("prompt_logprobs") is not None,
+        )
 
-    def chat_tokens(self, messages: Sequence[Message]) -> list[int]:
+    def chat_tokens(self, conversation: Conversation) -> list[int]:
         """The tokens of a conversation that the assistant is to continue."""
-        return self._template.encode(Conversation(tuple(messages)))
+        return self._template.encode(conversation)
 
     def prompt_tokens(self, prompt: Prompt) -> list[int]:
         """The tokens of a raw prompt. It is the caller's whole input, so control tokens may be spelled in it."""
@@ -84,20 +142,78 @@ class Frontend:
             return list(prompt)
         return self._bos_tokens + self._tokenizer.encode(prompt, allow_special=True)
 
-    def pipeline(self, options: GenerationOptions) -> OutputPipeline:
+    def _prompt_text(self, prompt: Prompt) -> str:
+        return prompt if isinstance(prompt, str) else self._tokenizer.decode(prompt)
+
+    # -- answers
+
+    def pipeline(self, call: PreparedCall) -> OutputPipeline:
         """The presentation of one choice."""
-        return OutputPipeline(self._tokenizer, options.stops, self._eos_of(options))
+        reading = call.reading
+        return OutputPipeline(
+            self._tokenizer,
+            call.options.stops.strings,
+            self._eos_of(call.options),
+            stop_sequences=call.options.stops.token_sequences,
+            syntax=self._syntax if reading.is_parsed else None,
+            tools=reading.tools,
+            opening=reading.opening,
+            is_structured=reading.is_structured,
+        )
+
+    def has_reasoning(self, reading: Reading) -> bool:
+        """Whether tokens of the answer may be reasoning."""
+        return reading.is_parsed and self._has_reasoning
+
+    def _chat_reading(self, structured: StructuredRequest, tokens: Sequence[int]) -> Reading:
+        calls = structured.tools if structured.tool_use is not ToolUse.NONE else ()
+        return Reading(
+            is_parsed=True,
+            opening=open_answer(tokens, self._tokenizer, self._syntax),
+            tools={tool.name: tool.parameters or {} for tool in calls},
+            is_structured=structured.answer is not None,
+            is_parallel=structured.is_parallel,
+            names_tool=structured.named is not None,
+        )
+
+    def _opening(self, reading: Reading) -> Opening:
+        """Where the prompt leaves the answer, for its grammar."""
+        if not self._syntax.is_parsed(has_tools=bool(reading.tools)):
+            return Opening.ANSWER
+        parser = AnswerParser(self._syntax, reading.tools, str, opening=reading.opening)
+        return _OPENINGS.get(parser.phase, Opening.ANSWER)
+
+    def _syntax_of(self, reading: Reading) -> AnswerSyntax | None:
+        """What stops are matched on has to be the same for the model worker and for the presentation (STOP-3)."""
+        is_parsed = reading.is_parsed and self._syntax.is_parsed(has_tools=bool(reading.tools))
+        return self._syntax if is_parsed else None
 
     def _eos_of(self, options: GenerationOptions) -> tuple[int, ...]:
         return () if options.ignores_eos else self._eos_tokens
 
-    def _prepared(self, prompts: Sequence[Sequence[int]], options: GenerationOptions) -> PreparedCall:
-        requests = tuple(
-            self._request(tokens, options, choice) for tokens in prompts for choice in range(options.n_choices)
-        )
-        return PreparedCall(options, requests)
+    # -- generation requests
 
-    def _request(self, tokens: Sequence[int], options: GenerationOptions, choice: int) -> GenerationRequest:
+    def _requests(
+        self,
+        prompts: Sequence[Sequence[int]],
+        options: GenerationOptions,
+        grammar: CompiledGrammar | None,
+        syntax: AnswerSyntax | None,
+    ) -> tuple[GenerationRequest, ...]:
+        return tuple(
+            self._request(tokens, options, choice, grammar, syntax)
+            for tokens in prompts
+            for choice in range(options.n_choices)
+        )
+
+    def _request(
+        self,
+        tokens: Sequence[int],
+        options: GenerationOptions,
+        choice: int,
+        grammar: CompiledGrammar | None,
+        syntax: AnswerSyntax | None,
+    ) -> GenerationRequest:
         n_left = self._context_tokens - len(tokens)
         if n_left < 1:
             raise ContextLengthError(len(tokens), self._context_tokens - 1)
@@ -106,5 +222,10 @@ class Frontend:
             output_limit=min(options.output_limit or n_left, n_left),
             eos_tokens=self._eos_of(options),
             sampling=replace(options.sampling, seed=options.seed_of(choice)),
-            host_stop=host_stop(self._tokenizer, options.stops),
+            host_stop=host_stop(self._tokenizer, options.stops.strings, options.stops.token_sequences, syntax),
+            constraint=None if grammar is None else grammar.start(),
+            priority=options.priority,
+            cache_salt=options.cache_salt,
+            is_timed=options.observation.has_times,
+            prompt_candidates=options.n_prompt_candidates,
         )

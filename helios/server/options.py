@@ -1,24 +1,25 @@
-"""What a caller may ask of a generation, whatever the endpoint: length, sampling, stops, choices, streaming.
+"""What a caller may ask of a generation, whatever the endpoint: length, sampling, stops, choices, streaming, observation.
 
-It knows field names, ranges and the order in which defaults apply; it knows no prompt and no response. A field that would
-change the answer and is not built here is refused, never ignored (CON-2, STOP-1).
+It knows field names, ranges and the order in which defaults apply (CON-2); it knows no prompt and no response. An explicit value
+always wins, and null counts as absent.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Protocol
 
 from helios.errors import InvalidValueError, UnknownModelError
 from helios.scheduler.request import SamplingParameters
-from helios.server.fields import Fields, checked_text, is_number
+from helios.server.fields import Fields, is_number
+from helios.server.observation_fields import Observation, read_observation
+from helios.server.stop_fields import StopRules, read_stops
 
 MAX_CHOICES = 16
-MAX_STOPS = 4
-MAX_STOP_BYTES = 4096
 MAX_BIASES = 1024  # HELIOS_MAX_BIAS
 MAX_CANDIDATES = 20  # HELIOS_MAX_CANDIDATES
+MAX_SALT_CHARACTERS = 1024
 _SEED_BITS = (1 << 64) - 1
 _ANY_COUNT = (1 << 31) - 1
 
@@ -46,53 +47,48 @@ class Limits:
     aliases: tuple[str, ...]
     vocabulary: int
     defaults: SamplingDefaults
+    calls_tools: bool = False
+    scores_prompts: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class GenerationOptions:
-    """A checked request without its prompt. `output_limit` None: as much as the context holds."""
+    """A checked request without its prompt. `output_limit` None: as much as the context holds.
+
+    `n_prompt_candidates`: alternatives to report for each prompt token, None for no scores of the prompt.
+    """
 
     sampling: SamplingParameters
     output_limit: int | None
     n_choices: int
-    stops: tuple[str, ...]
+    stops: StopRules
     ignores_eos: bool
     is_stream: bool
-    includes_usage: bool
+    observation: Observation
+    n_prompt_candidates: int | None
+    priority: int
+    cache_salt: str
 
     def seed_of(self, choice: int) -> int:
         """Choices of one request differ, and each can be had again alone."""
         return (self.sampling.seed + choice) & _SEED_BITS
 
 
-# Fields that would change the answer and are not served, with the values that ask for nothing. Null always asks for nothing.
-_UNSERVED: Mapping[str, tuple[object, ...]] = {
-    "tools": ([],), "functions": ([],), "tool_choice": ("none", "auto"), "function_call": ("none", "auto"),
-    "response_format": ({"type": "text"},), "modalities": (["text"],), "audio": (), "web_search_options": (),
-    "structured_outputs": (), "guided_json": (), "guided_regex": (), "guided_choice": (), "guided_grammar": (),
-    "grammar": ("",), "json_schema": (), "best_of": (1,), "use_beam_search": (False,), "length_penalty": (1,),
-    "stop_token_ids": ([],), "stop_token_sequences": ([],), "include_stop_str_in_output": (False,), "min_tokens": (0,),
-    "bad_words": ([],), "allowed_token_ids": (), "prompt_logprobs": (0,), "truncate_prompt_tokens": (),
-    "add_generation_prompt": (True,), "continue_final_message": (False,), "chat_template": (), "chat_template_kwargs": ({},),
-    "documents": ([],), "skip_special_tokens": (True,), "return_token_ids": (False,), "return_token_timestamps": (False,),
-    "echo": (False,), "suffix": ("",), "typical_p": (1,), "mirostat": (0,), "xtc_probability": (0,), "dry_multiplier": (0,),
-}  # fmt: skip
-
-
 def read_options(fields: Fields, limits: Limits, *, limit_names: tuple[str, ...], new_seed: int) -> GenerationOptions:
     """The options in a request body. `limit_names` are the fields that bound the output, the preferred one first."""
     _check_model(fields, limits)
-    _refuse_unserved(fields)
     output_limits = [fields.integer(name, 1, _ANY_COUNT) for name in limit_names]
-    stream_options = fields.object("stream_options")
     return GenerationOptions(
         sampling=_read_sampling(fields, limits, new_seed),
         output_limit=next((limit for limit in output_limits if limit is not None), None),
         n_choices=fields.integer("n", 1, MAX_CHOICES) or 1,
-        stops=_read_stops(fields),
+        stops=read_stops(fields, limits.vocabulary),
         ignores_eos=fields.boolean("ignore_eos"),
         is_stream=fields.boolean("stream"),
-        includes_usage=stream_options is not None and stream_options.boolean("include_usage"),
+        observation=read_observation(fields),
+        n_prompt_candidates=_read_prompt_candidates(fields, limits),
+        priority=fields.integer("priority", -_ANY_COUNT, _ANY_COUNT) or 0,
+        cache_salt=_read_salt(fields),
     )
 
 
@@ -100,13 +96,6 @@ def _check_model(fields: Fields, limits: Limits) -> None:
     name = fields.text("model")
     if name is not None and name != limits.served_id and name not in limits.aliases:
         raise UnknownModelError(name, limits.served_id)
-
-
-def _refuse_unserved(fields: Fields) -> None:
-    for name, neutral in _UNSERVED.items():
-        value = fields.value(name)
-        if value is not None and not any(type(value) is type(other) and value == other for other in neutral):
-            raise InvalidValueError(f"{name} is not supported by this server", hint="leave it out", param=name)
 
 
 def _read_sampling(fields: Fields, limits: Limits, new_seed: int) -> SamplingParameters:
@@ -126,6 +115,24 @@ def _read_sampling(fields: Fields, limits: Limits, new_seed: int) -> SamplingPar
         seed=(new_seed if seed is None else seed) & _SEED_BITS,
         logit_bias=tuple(_read_biases(fields, limits.vocabulary)),
     )
+
+
+def _read_prompt_candidates(fields: Fields, limits: Limits) -> int | None:
+    """`prompt_logprobs`: alternatives for each token of the prompt."""
+    n_candidates = fields.integer("prompt_logprobs", 0, MAX_CANDIDATES)
+    if n_candidates is not None and not limits.scores_prompts:
+        raise InvalidValueError(
+            "prompt_logprobs is not supported by this model", hint="leave it out", param="prompt_logprobs"
+        )
+    return n_candidates
+
+
+def _read_salt(fields: Fields) -> str:
+    """Prefixes are shared among requests of the same salt only."""
+    salt = fields.text("cache_salt")
+    if salt is not None and not 1 <= len(salt) <= MAX_SALT_CHARACTERS:
+        raise fields.refuse("cache_salt", f"a text of 1 to {MAX_SALT_CHARACTERS} characters")
+    return salt or ""
 
 
 def _first(*values: float | None) -> float:
@@ -151,19 +158,3 @@ def _read_biases(fields: Fields, vocabulary: int) -> Iterator[tuple[int, float]]
         if not is_number(bias) or not -100 <= bias <= 100:
             raise InvalidValueError(f"{param} must be a number from -100 to 100", param=param)
         yield int(key), float(bias)
-
-
-def _read_stops(fields: Fields) -> tuple[str, ...]:
-    """STOP-1: null, one nonempty string, or up to four totalling at most 4096 UTF-8 bytes; an empty list disables."""
-    value = fields.value("stop")
-    stops = [value] if isinstance(value, str) else [] if value is None else value
-    if (
-        not isinstance(stops, list)
-        or len(stops) > MAX_STOPS
-        or not all(isinstance(stop, str) and stop for stop in stops)
-    ):
-        raise fields.refuse("stop", f"a nonempty text or a list of at most {MAX_STOPS} of them")
-    n_bytes = sum(len(checked_text(stop, "stop").encode()) for stop in stops)
-    if n_bytes > MAX_STOP_BYTES:
-        raise InvalidValueError(f"stop has {n_bytes:,} bytes, the limit is {MAX_STOP_BYTES:,}", param="stop")
-    return tuple(stops)

@@ -42,7 +42,7 @@ class Server:
         self._settings = settings
         self._metrics = ServerMetrics(engine.statistics, engine.served_id if settings.vllm_metrics else None)
         self._frontend = Frontend(engine, settings.frontend_workers)
-        self._services = Services(engine, settings, self._frontend, self._metrics, started=int(time.time()))
+        self._services = Services(engine, settings, self._frontend, self._metrics, int(time.time()), time.monotonic())
         self._application = RoutedApplication(self._services)
         self._connections = Connections(settings.connection_limit)
         self._memory = BodyMemory(max(settings.body_memory, settings.body_limit))

@@ -20,12 +20,14 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class Services:
-    """The engine and what stands around it. `started` is in Unix seconds, for `/v1/models`."""
+    """The engine and what stands around it. `started` is in Unix seconds, for `/v1/models`; `origin_s` is the origin of the times
+    that observers are told, by `clock`, which is the scheduler's."""
 
     engine: Engine
     settings: Settings
     frontend: Frontend
     metrics: ServerMetrics
     started: int
+    origin_s: float
     clock: Callable[[], float] = time.monotonic
     is_draining: bool = False

@@ -7,17 +7,16 @@ from __future__ import annotations
 
 from typing import Any
 
-from helios.server.chat_request import read_messages
-from helios.server.completion_request import read_token_ids
+from helios.prompt.grammar.request import read_structured
+from helios.server.chat_request import read_conversation
 from helios.server.exchange import Exchange
-from helios.server.fields import parse_body
+from helios.server.fields import parse_body, read_token_ids
 from helios.server.services import Services
 
 
 async def tokenize(services: Services, exchange: Exchange) -> None:
-    """`{"prompt": text}` or `{"messages": [...]}` to token ids."""
-    tokens = await services.frontend.run(lambda body: _tokens(services, body), exchange.request.body)
-    document = {"count": len(tokens), "max_model_len": services.engine.context_tokens, "tokens": tokens}
+    """`{"prompt": text}` or `{"messages": [...]}` with what chat takes beside it, to token ids."""
+    document = await services.frontend.run(lambda body: _tokens(services, body), exchange.request.body)
     await exchange.respond_json(document)
 
 
@@ -27,14 +26,24 @@ async def detokenize(services: Services, exchange: Exchange) -> None:
     await exchange.respond_json(document)
 
 
-def _tokens(services: Services, body: bytes) -> list[int]:
+def _tokens(services: Services, body: bytes) -> dict[str, Any]:
     fields = parse_body(body)
     if fields.value("messages") is not None:
-        return services.frontend.chat_tokens(tuple(read_messages(fields)))
-    prompt = fields.text("prompt")
-    if prompt is None:
-        raise fields.refuse("prompt", "text")
-    return services.frontend.prompt_tokens(prompt)
+        tokens = services.frontend.chat_tokens(read_conversation(fields, read_structured(fields.table)))
+    else:
+        prompt = fields.text("prompt")
+        if prompt is None:
+            raise fields.refuse("prompt", "text")
+        tokens = services.frontend.prompt_tokens(prompt)
+    document: dict[str, Any] = {
+        "count": len(tokens),
+        "max_model_len": services.engine.context_tokens,
+        "tokens": tokens,
+    }
+    if fields.boolean("return_token_strs"):
+        spelled = map(services.engine.tokenizer.token_bytes, tokens)
+        document["token_strs"] = [piece.decode("utf-8", errors="replace") for piece in spelled]
+    return document
 
 
 def _text(services: Services, body: bytes) -> dict[str, Any]:

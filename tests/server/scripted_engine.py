@@ -10,6 +10,8 @@ import asyncio
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from helios.contract.frontend import Frontend
+from helios.contract.schema import contract_pb2
 from helios.errors import HeliosError, QueueFullError, ShuttingDownError
 from helios.scheduler.request import (
     Event,
@@ -35,6 +37,12 @@ class Defaults:
     top_k: int | None = None
     min_p: float | None = None
     repetition_penalty: float | None = None
+
+
+def plain_frontend() -> Frontend:
+    """A frontend without calls and reasoning."""
+    none = {"tool_syntax": 1, "reasoning_syntax": 1, "image_preparation": 1, "image_layout": 1}
+    return Frontend.from_message(contract_pb2.FrontendContract(eos_tokens=[1], **none))
 
 
 class ScriptedGeneration:
@@ -115,6 +123,8 @@ class ScriptedEngine:
     bos_text: str = "<|im_start|>"
     eos_text: str = "<|im_end|>"
     adds_bos: bool = False
+    frontend: Frontend = field(default_factory=plain_frontend)
+    scores_prompts: bool = False
     sampling_defaults: Defaults = field(default_factory=Defaults)
     n_admitted: int = 0
     is_draining: bool = False

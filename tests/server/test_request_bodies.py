@@ -14,6 +14,13 @@ from tests.server.scripted_engine import ScriptedEngine
 USER = [{"role": "user", "content": "hi"}]
 
 
+ARGUMENTS = "messages[0].tool_calls[0].function.arguments"
+
+
+def call(name: str | None = None, arguments: Any = "{}", kind: str = "function") -> Any:
+    return {"id": "c1", "type": kind, "function": {"name": name, "arguments": arguments}}
+
+
 def assert_error(document: Any, param: str | None = None, code: str = "invalid_value") -> None:
     assert list(document) == ["error"]
     error = document["error"]
@@ -74,7 +81,20 @@ def test_a_body_that_is_not_a_json_object_in_utf8_is_refused(server: RunningServ
         ({"messages": [{"role": "user", "content": [{"type": "teapot"}]}]}, "messages[0].content[0]"),
         ({"messages": [{"role": "user", "content": [{"type": "text"}]}]}, "messages[0].content[0].text"),
         ({"messages": [{"role": "user", "content": ["a"]}]}, "messages[0].content[0]"),
-        ({"messages": [{"role": "assistant", "content": "", "tool_calls": [{}]}]}, "messages[0].tool_calls"),
+        ({"messages": [{"role": "user", "content": "a", "tool_calls": [{}]}]}, "messages[0].tool_calls"),
+        ({"messages": [{"role": "assistant", "tool_calls": [7]}]}, "messages[0].tool_calls[0]"),
+        ({"messages": [{"role": "assistant", "tool_calls": {}}]}, "messages[0].tool_calls"),
+        ({"messages": [{"role": "assistant", "tool_calls": [{}]}]}, "messages[0].tool_calls[0].function"),
+        ({"messages": [{"role": "assistant", "tool_calls": [call()]}]}, "messages[0].tool_calls[0].function.name"),
+        ({"messages": [{"role": "assistant", "tool_calls": [call("f", 7)]}]}, ARGUMENTS),
+        ({"messages": [{"role": "assistant", "tool_calls": [call("f", "{")]}]}, ARGUMENTS),
+        ({"messages": [{"role": "assistant", "tool_calls": [call("f", "[]")]}]}, ARGUMENTS),
+        ({"messages": [{"role": "assistant", "tool_calls": [call("f", "[" * 9999)]}]}, ARGUMENTS),
+        ({"messages": [{"role": "assistant", "tool_calls": [call("f", '{"a": "\\ud800"}')]}]}, ARGUMENTS),
+        ({"messages": [{"role": "assistant", "tool_calls": [call("f", "{}", "x")]}]}, "messages[0].tool_calls[0].type"),
+        ({"messages": [{"role": "tool", "content": "a", "tool_call_id": 7}]}, "messages[0].tool_call_id"),
+        ({"messages": [{"role": "user", "content": "a", "name": 7}]}, "messages[0].name"),
+        ({"messages": [{"role": "assistant", "reasoning_content": 7}]}, "messages[0].reasoning_content"),
         ({"model": 7}, "model"),
         ({"stream": "yes"}, "stream"),
         ({"stream": 1}, "stream"),
@@ -128,15 +148,18 @@ def test_a_wrong_value_is_refused_by_name(server: RunningServer, fields: dict[st
 @pytest.mark.parametrize(
     "fields",
     [
-        {"tools": [{"type": "function"}]},
-        {"tool_choice": "required"},
-        {"response_format": {"type": "json_object"}},
-        {"stop_token_ids": [1]},
         {"min_tokens": 4},
-        {"return_token_ids": True},
-        {"prompt_logprobs": -1},
-        {"continue_final_message": True},
         {"best_of": True},
+        {"prompt_logprobs": 1},
+        {"echo": True},
+        {"functions": [{"name": "f"}]},
+        {"function_call": {"name": "f"}},
+        {"guided_json": {}},
+        {"chat_template": "{{ 1 }}"},
+        {"documents": [{}]},
+        {"include_stop_str_in_output": True},
+        {"skip_special_tokens": False},
+        {"modalities": ["audio"]},
     ],
 )
 def test_what_would_change_the_answer_is_refused_not_ignored(server: RunningServer, fields: dict[str, Any]) -> None:
@@ -144,6 +167,105 @@ def test_what_would_change_the_answer_is_refused_not_ignored(server: RunningServ
     assert status == 400
     assert_error(document, *fields)
     assert "not supported" in document["error"]["message"]
+
+
+TOOLS = [{"type": "function", "function": {"name": "f", "parameters": {"type": "object", "properties": {}}}}]
+
+
+@pytest.mark.parametrize(
+    ("fields", "param"),
+    [
+        ({"tools": TOOLS}, "tools"),  # a model without tool calls
+        ({"tools": [{"type": "function"}]}, "tools[0].function"),
+        ({"tool_choice": "required"}, "tool_choice"),
+        ({"tool_choice": {"type": "function", "function": {"name": "f"}}}, "tool_choice"),
+        ({"tools": TOOLS, "tool_choice": "sometimes"}, "tool_choice"),
+        ({"parallel_tool_calls": "yes"}, "parallel_tool_calls"),
+        ({"response_format": {"type": "xml"}}, "response_format.type"),
+        ({"stop_token_ids": 7}, "stop_token_ids"),
+        ({"stop_token_ids": [-1]}, "stop_token_ids[0]"),
+        ({"stop_token_ids": [1, 1 << 63]}, "stop_token_ids[1]"),
+        ({"stop_token_ids": [True]}, "stop_token_ids[0]"),
+        ({"stop_token_ids": [1] * 1025}, "stop_token_ids"),
+        ({"stop_token_sequences": [1]}, "stop_token_sequences[0]"),
+        ({"stop_token_sequences": [[]]}, "stop_token_sequences[0]"),
+        ({"stop_token_sequences": [[1] * 65]}, "stop_token_sequences[0]"),
+        ({"stop_token_sequences": [[1]] * 17}, "stop_token_sequences"),
+        ({"stop_token_sequences": [[1], [99999]]}, "stop_token_sequences[1][0]"),
+        ({"stop": "a", "stop_token_ids": [1]}, "stop"),
+        ({"stop": ["a"], "stop_token_sequences": [[1]]}, "stop"),
+        ({"stop": "a", "response_format": {"type": "json_object"}}, "stop"),
+        ({"return_token_ids": 1}, "return_token_ids"),
+        ({"return_token_ids": True, "return_token_timestamps": "yes"}, "return_token_timestamps"),
+        ({"return_token_timestamps": True}, "return_token_timestamps"),
+        ({"prompt_logprobs": -1}, "prompt_logprobs"),
+        ({"prompt_logprobs": 21}, "prompt_logprobs"),
+        ({"cache_salt": ""}, "cache_salt"),
+        ({"cache_salt": "x" * 1025}, "cache_salt"),
+        ({"priority": "high"}, "priority"),
+        ({"continue_final_message": True}, "continue_final_message"),
+        ({"continue_final_message": True, "add_generation_prompt": True}, "continue_final_message"),
+        ({"add_generation_prompt": "yes"}, "add_generation_prompt"),
+        ({"chat_template_kwargs": []}, "chat_template_kwargs"),
+        ({"chat_template_kwargs": {"messages": []}}, "chat_template_kwargs"),
+        ({"reasoning_effort": "extreme"}, "reasoning_effort"),
+        ({"reasoning_effort": 3}, "reasoning_effort"),
+    ],
+)
+def test_what_a_request_asks_for_is_checked(server: RunningServer, fields: dict[str, Any], param: str) -> None:
+    """STOP-1, STOP-4, OBS-2, OBS-4; research item 34."""
+    document = refused(server, json.dumps({"messages": USER, **fields}).encode())
+    assert_error(document, param)
+    assert server.engine.n_admitted == 0
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"tools": []},
+        {"tools": None, "tool_choice": "auto"},
+        {"tools": TOOLS, "tool_choice": "none"},
+        {"parallel_tool_calls": False},
+        {"response_format": {"type": "text"}},
+        {"response_format": None},
+        {"stop": "a", "response_format": {"type": "text"}},
+        {"stop": [], "stop_token_ids": [1], "stop_token_sequences": [[1] * 64] * 16},
+        {"stop_token_ids": []},
+        {"return_token_ids": None, "return_token_timestamps": False},
+        {"stream_options": {"include_usage": True}},
+        {"cache_salt": "mine", "priority": -3},
+        {"user": "u", "metadata": {"a": "b"}, "store": False, "service_tier": "flex", "safety_identifier": "x"},
+        {"prompt_cache_key": "k", "verbosity": "low", "prediction": None, "seed": None},
+        {"reasoning_effort": "none", "chat_template_kwargs": {"enable_thinking": True}},
+        {"add_generation_prompt": False},
+        {"max_tokens": None, "max_completion_tokens": 4},
+    ],
+)
+def test_what_clients_send_is_taken(server: RunningServer, fields: dict[str, Any]) -> None:
+    """Research 1.5: the matrix of bodies."""
+    status, document = server.chat(**fields)
+    assert status == 200, document
+
+
+@pytest.mark.parametrize(
+    "turn",
+    [
+        {"role": "assistant", "content": None, "tool_calls": [call("f")]},
+        {"role": "assistant", "content": "", "tool_calls": [call("f", "")]},
+        {"role": "assistant", "tool_calls": [call("f", '{"a": [1, {"b": null}]}'), call("g")]},
+        {"role": "assistant", "content": None},
+        {"role": "assistant", "content": None, "reasoning_content": "hm"},
+        {"role": "assistant", "content": "a", "reasoning": "hm", "refusal": None, "audio": None, "function_call": None},
+        {"role": "assistant", "content": [{"type": "text", "text": "a"}, {"type": "refusal", "refusal": "no"}]},
+        {"role": "tool", "content": [{"type": "text", "text": "sunny"}], "tool_call_id": "c1"},
+        {"role": "tool", "content": "sunny"},
+        {"role": "user", "content": "", "name": "ann"},
+    ],
+)
+def test_every_kind_of_history_is_taken(server: RunningServer, turn: Any) -> None:
+    """Research item 18: null, missing or empty content beside calls, and what the server answered itself."""
+    status, document = server.chat(messages=[*USER, turn, *USER])
+    assert status == 200, document
 
 
 def test_neutral_values_ask_for_nothing(server: RunningServer) -> None:
@@ -205,11 +327,25 @@ def test_completion_prompts_are_checked(server: RunningServer, prompt: Any) -> N
     assert document["error"]["param"].startswith("prompt")
 
 
-@pytest.mark.parametrize("fields", [{"echo": True}, {"suffix": "x"}, {"logprobs": 2}])
-def test_completions_refuse_what_is_not_built(server: RunningServer, fields: dict[str, Any]) -> None:
+@pytest.mark.parametrize(
+    ("fields", "param"),
+    [
+        ({"suffix": "x"}, "suffix"),
+        ({"logprobs": 21}, "logprobs"),
+        ({"logprobs": True}, "logprobs"),
+        ({"echo": 1}, "echo"),
+        ({"echo": True, "logprobs": 1}, "echo"),  # a model that scores no prompts
+        ({"max_tokens": 0}, "max_tokens"),
+        ({"echo": True, "max_tokens": False}, "max_tokens"),
+        ({"tools": TOOLS}, "tools"),
+        ({"best_of": 2}, "best_of"),
+        ({"prompt": ["a", "b"], "return_token_ids": True}, "return_token_ids"),
+    ],
+)
+def test_completions_refuse_what_they_do_not_do(server: RunningServer, fields: dict[str, Any], param: str) -> None:
     status, document = server.post("/v1/completions", {"prompt": "a", **fields})
     assert status == 400
-    assert_error(document, *fields)
+    assert_error(document, param)
 
 
 def test_detokenize_checks_every_id(server: RunningServer) -> None:

@@ -1,0 +1,100 @@
+"""Which tokens a part of the answer's text came from, byte by byte, whatever was parsed out around it.
+
+It knows text and tokens, no syntax: the parser gives text in the order of the tokens, and what it left out is skipped. The bytes of
+the parts that were given for some texts, joined, are those texts (but for bytes that are no UTF-8).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from helios.scheduler.request import Token
+from helios.tokenizer.incremental import IncrementalDecoder
+from helios.tokenizer.tokenizer import Tokenizer
+
+
+@dataclass(frozen=True, slots=True)
+class TokenPart:
+    """What a token gave to a text: all of its bytes, or those on this side of a marker or a stop."""
+
+    token: Token
+    spelled: bytes
+
+
+@dataclass(slots=True)
+class _Group:
+    """Tokens that together make whole characters: the last completes what the others began."""
+
+    parts: list[TokenPart]
+    text: str
+    start: int
+
+
+class Attribution:
+    """One answer's tokens on their way to being text. `push` each token, then `take` what was shown of them."""
+
+    def __init__(self, tokenizer: Tokenizer) -> None:
+        self._tokenizer = tokenizer
+        self._decoder = IncrementalDecoder(tokenizer, skip_special=False)
+        self._drops_space = tokenizer.has_dummy_prefix  # as the text does, whose first space is no character of it
+        self._unfinished: list[TokenPart] = []
+        self._groups: list[_Group] = []
+        self._text = ""
+        self._n_gone = 0
+        self._last_kind: object = None
+
+    def push(self, token: Token) -> None:
+        """The next token of the answer."""
+        spelled = self._tokenizer.token_bytes(token.token_id)
+        if self._drops_space and spelled:
+            self._drops_space = False
+            spelled = spelled.removeprefix(b" ")
+        self._unfinished.append(TokenPart(token, spelled))
+        self._add(self._decoder.push(token.token_id))
+
+    def finish(self) -> None:
+        """No more tokens come: a character that is unfinished stays so."""
+        self._add(self._decoder.flush())
+
+    def take(self, text: str, kind: object) -> list[TokenPart]:
+        """The tokens that `text` came from. `kind` tells texts apart that markers separate."""
+        start = 0 if kind == self._last_kind and self._text.startswith(text) else self._text.rfind(text)
+        if start < 0:
+            return []  # text that no token spelled
+        self._last_kind = kind
+        parts = list(self._between(self._n_gone + start, self._n_gone + start + len(text)))
+        self._forget(start + len(text))
+        return parts
+
+    def _add(self, text: str) -> None:
+        if text:
+            self._groups.append(_Group(self._unfinished, text, self._n_gone + len(self._text)))
+            self._text += text
+            self._unfinished = []
+
+    def _between(self, start: int, end: int) -> Iterator[TokenPart]:
+        for group in self._groups:
+            first, last = max(start - group.start, 0), min(end - group.start, len(group.text))
+            if first < last:
+                yield from _parts_of(group, first, last)
+
+    def _forget(self, n_characters: int) -> None:
+        """What came before the end of a text that was taken was left out of it, for good."""
+        self._text = self._text[n_characters:]
+        self._n_gone += n_characters
+        self._groups = [group for group in self._groups if group.start + len(group.text) > self._n_gone]
+
+
+def _parts_of(group: _Group, first: int, last: int) -> Iterator[TokenPart]:
+    """The parts of a group's tokens that make its characters from `first` to `last`."""
+    *beginnings, final = group.parts
+    if (first, last) == (0, len(group.text)):
+        yield from group.parts
+        return
+    spelled = group.text[first:last].encode()
+    if first == 0:
+        yield from beginnings
+        spelled = spelled[sum(len(part.spelled) for part in beginnings) :]
+    if spelled:
+        yield TokenPart(final.token, spelled)

@@ -1,0 +1,142 @@
+"""The `messages` of a request body, checked into Messages.
+
+It knows the OpenAI field names of every role and nothing of templates. What the server itself answers is accepted as history:
+null content, reasoning, and calls whose arguments are JSON text.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from helios.errors import InvalidValueError
+from helios.prompt.conversation import Message, ToolCall
+from helios.server.fields import Fields, checked_text, parse_json
+
+# OpenAI renamed `system` to `developer`; templates know the old name.
+_ROLES = {"system": "system", "developer": "system", "user": "user", "assistant": "assistant", "tool": "tool"}
+_REASONING_NAMES = ("reasoning_content", "reasoning")
+_PART_TYPES = {"text": "text", "input_text": "text", "output_text": "text", "refusal": "refusal"}
+
+
+def read_messages(fields: Fields) -> tuple[Message, ...]:
+    """The `messages` list, which may not be empty."""
+    values = fields.list("messages")
+    if not values:
+        raise fields.refuse("messages", "a list of at least one message")
+    return _named(list(_read_all(values)))
+
+
+def _read_all(values: Sequence[Any]) -> Iterator[Message]:
+    for index, value in enumerate(values):
+        yield _read_message(_object(value, f"messages[{index}]"))
+
+
+def _named(messages: Sequence[Message]) -> tuple[Message, ...]:
+    """Results get the name of the tool that they came from, which some templates show."""
+    names: dict[str, str] = {}
+    named = []
+    for message in messages:
+        names |= {call.id: call.name for call in message.tool_calls}
+        is_named = message.role != "tool" or message.name is not None
+        name = message.name if is_named else names.get(message.tool_call_id or "")
+        named.append(dataclasses.replace(message, name=name))
+    return tuple(named)
+
+
+def _read_message(fields: Fields) -> Message:
+    role = fields.text("role")
+    if role not in _ROLES:
+        raise fields.refuse("role", "one of " + ", ".join(_ROLES))
+    for name in ("function_call", "audio"):
+        _refuse(fields, name)
+    is_assistant, is_tool = role == "assistant", role == "tool"
+    for name in () if is_assistant else ("tool_calls",):
+        _refuse(fields, name)
+    return Message(
+        role=_ROLES[role],
+        content=_read_content(fields, is_optional=is_assistant),
+        reasoning=_read_reasoning(fields) if is_assistant else None,
+        tool_calls=tuple(_read_calls(fields)) if is_assistant else (),
+        tool_call_id=fields.text("tool_call_id") if is_tool else None,
+        name=fields.text("name") or None,
+    )
+
+
+def _refuse(fields: Fields, name: str) -> None:
+    if fields.value(name):
+        param = fields.param(name)
+        raise InvalidValueError(f"{param} is not supported by this server", hint="leave it out", param=param)
+
+
+def _read_reasoning(fields: Fields) -> str | None:
+    """What the assistant thought, under either of the names that servers give it."""
+    return next((text for text in map(fields.text, _REASONING_NAMES) if text), None)
+
+
+def _read_content(fields: Fields, *, is_optional: bool) -> str:
+    """A message's text: given whole, or as a list of text parts, which are joined."""
+    content = fields.value("content")
+    if content is None and is_optional:
+        return ""
+    if isinstance(content, str):
+        return fields.text("content") or ""
+    if not isinstance(content, list):
+        raise fields.refuse("content", "text or a list of parts")
+    base = fields.param("content")
+    return "".join(_read_part(part, f"{base}[{index}]") for index, part in enumerate(content))
+
+
+def _read_part(part: Any, param: str) -> str:
+    if not isinstance(part, dict) or not isinstance(part.get("type"), str):
+        raise InvalidValueError(f"{param} must be an object with a type", param=param)
+    name = _PART_TYPES.get(part["type"])
+    if name is None:
+        kind = part["type"][:40]
+        raise InvalidValueError(f"{param} has the type {kind!r}", hint="this server takes text parts only", param=param)
+    if not isinstance(part.get(name), str):
+        raise InvalidValueError(f"{param}.{name} must be text", param=f"{param}.{name}")
+    return checked_text(part[name], f"{param}.{name}")
+
+
+def _read_calls(fields: Fields) -> Iterator[ToolCall]:
+    for index, value in enumerate(fields.list("tool_calls") or []):
+        yield _read_call(_object(value, f"{fields.param('tool_calls')}[{index}]"))
+
+
+def _read_call(fields: Fields) -> ToolCall:
+    if fields.text("type") not in (None, "function"):
+        raise fields.refuse("type", "'function'")
+    function = fields.object("function")
+    if function is None:
+        raise fields.refuse("function", "an object with name and arguments")
+    name = function.text("name")
+    if not name:
+        raise function.refuse("name", "the name of a function")
+    return ToolCall(fields.text("id") or "", name, _read_arguments(function))
+
+
+def _read_arguments(function: Fields) -> dict[str, Any]:
+    """Arguments are JSON text of an object; no text at all is an object of nothing."""
+    text = function.text("arguments")
+    if not text or text.isspace():
+        return {}
+    param = function.param("arguments")
+    try:
+        arguments = parse_json(text)
+    except json.JSONDecodeError as error:
+        raise InvalidValueError(f"{param} is not JSON: {error.msg} at character {error.pos:,}", param=param) from error
+    except (RecursionError, ValueError) as error:
+        raise InvalidValueError(f"{param} is not JSON that can be read", param=param) from error
+    if not isinstance(arguments, dict):
+        raise InvalidValueError(f"{param} must be the JSON of an object", param=param)
+    checked_text(json.dumps(arguments, ensure_ascii=False), param)
+    return arguments
+
+
+def _object(value: Any, param: str) -> Fields:
+    if not isinstance(value, dict):
+        raise InvalidValueError(f"{param} must be an object", param=param)
+    return Fields(value, f"{param}.")
