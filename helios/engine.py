@@ -133,9 +133,10 @@ class Engine:
         runtime: ModelRuntime,
         scheduler: Scheduler,
         settings: Settings,
+        place: str,
         owned: ExitStack,
     ) -> None:
-        """`owned` closes what the worker runs on, after it has stopped."""
+        """`place` says where it runs; `owned` closes what the worker runs on, after it has stopped."""
         contract = bootstrap.contract
         self._capacities = capacities
         self._owned = owned
@@ -161,7 +162,7 @@ class Engine:
         self.adds_bos = contract.frontend.adds_bos
         self.eos_tokens: tuple[int, ...] = contract.frontend.eos_tokens
         self.sampling_defaults = _sampling_defaults(contract.sampling, settings)
-        self.description = f"{contract.served_id}: {capacities.describe()}"
+        self.description = f"{contract.served_id} on {place}: {capacities.describe()}"
 
     @classmethod
     def start(cls, core_path: Path, settings: Settings, progress: Callable[[int, int], None] | None = None) -> Engine:
@@ -186,14 +187,10 @@ class Engine:
             )
             runtime = owned.enter_context(loaded)
             scheduler = Scheduler(limits, program_table(contract), CacheBooks(shape), time.monotonic)
-            engine = cls(bootstrap, capacities, runtime, scheduler, settings, owned.pop_all())
-        engine.description += f" on {device.name} ({device.reason})"
-        engine.run()
+            place = f"{device.name} ({device.reason})"
+            engine = cls(bootstrap, capacities, runtime, scheduler, settings, place, owned.pop_all())
+        engine._worker.start()
         return engine
-
-    def run(self) -> None:
-        """Start the model worker."""
-        self._worker.start()
 
     # -- requests
 
