@@ -109,8 +109,8 @@ def _check_repetition(lines: list[bytes]) -> None:
         if counts[name.encode()] > 1:
             raise WireError(400, f"the request has {counts[name.encode()]} {name} fields, one is allowed")
     for line in lines:
-        name, _, value = line.partition(b":")
-        if name.lower() == b"content-length" and not _LENGTH.fullmatch(value.strip(b" \t")):
+        field, _, value = line.partition(b":")
+        if field.lower() == b"content-length" and not _LENGTH.fullmatch(value.strip(b" \t")):
             raise WireError(400, f"the Content-Length is {value.strip()[:40].decode('latin-1')!r}, no number of bytes")
 
 
