@@ -64,23 +64,30 @@ class LaneNumbers(Protocol):
     def query_length(self) -> int: ...
     @property
     def is_sampled(self) -> bool: ...
+    @property
+    def mask(self) -> NDArray[Any] | None: ...
 
 
 class LaneTable:
     """One preallocated row of numbers a lane; its columns are what a generating program reads. `of` overwrites the last round."""
 
-    _ROW = struct.Struct("<6i")
+    _ROW = struct.Struct("<7i")
 
     def __init__(self, lanes_capacity: int) -> None:
-        self._words = np.zeros((lanes_capacity, 6), "<i4")
+        self._words = np.zeros((lanes_capacity, 7), "<i4")
         self._bytes = self._words.data.cast("B")
         self._count = np.zeros(1, np.int32)
-        self._zeros = np.zeros(lanes_capacity, np.int32)
+        self._masks = np.zeros((lanes_capacity, 0), "<u4")  # as wide as the first mask that comes
 
     def of(self, lanes: Iterable[LaneNumbers]) -> Values:
-        """Values of one number a lane, views of the table: they hold until the next call."""
-        pack_into, n_lanes = self._ROW.pack_into, 0
+        """Values of one number a lane, and the masks up to the last lane that has one; views of the table, which hold until the
+        next call. The mask row of a lane without a mask is whatever it was: nobody reads it."""
+        pack_into, n_lanes, n_masks = self._ROW.pack_into, 0, 0
         for lane in lanes:
+            mask = lane.mask
+            if mask is not None:
+                self._take_mask(n_lanes, mask)
+                n_masks = n_lanes + 1
             pack_into(
                 self._bytes,
                 n_lanes * self._ROW.size,
@@ -90,11 +97,12 @@ class LaneTable:
                 lane.position,
                 lane.query_length,
                 lane.is_sampled,
+                mask is not None,
             )
             n_lanes += 1
         self._count[0] = n_lanes
-        slots, generations, sources, positions, lengths, decisions = self._words[:n_lanes].T
-        return {
+        slots, generations, sources, positions, lengths, decisions, masked = self._words[:n_lanes].T
+        values: Values = {
             ValueSource.LIVE_ROW_COUNT: self._count,
             ValueSource.SLOT: slots,
             ValueSource.GENERATION: generations,
@@ -102,8 +110,16 @@ class LaneTable:
             ValueSource.PROMPT_POSITION: positions,
             ValueSource.QUERY_LENGTH: lengths,
             ValueSource.SAMPLING_DECISION: decisions,
-            ValueSource.GRAMMAR_MASKED: self._zeros[:n_lanes],
+            ValueSource.GRAMMAR_MASKED: masked,
         }
+        if n_masks:
+            values[ValueSource.GRAMMAR_MASK] = self._masks[:n_masks]
+        return values
+
+    def _take_mask(self, lane_index: int, mask: NDArray[Any]) -> None:
+        if len(mask) != self._masks.shape[1]:
+            self._masks = np.zeros((len(self._masks), len(mask)), "<u4")
+        self._masks[lane_index] = mask
 
 
 def page_update_values(updates: Sequence[tuple[int, int, int]], pages_per_slot: int) -> Values:
