@@ -1,4 +1,4 @@
-"""The real runtime driven round by round by a test: no threads, no sockets, any scheduler limits."""
+"""The real runtime driven round by round by a test: no threads, no sockets, any scheduler limits, any size of cache."""
 
 from __future__ import annotations
 
@@ -29,20 +29,64 @@ class Outcome:
         return [token.token_id for token in self.tokens]
 
     @property
-    def reason(self) -> FinishReason | None:
-        return self.ending.reason if isinstance(self.ending, Finished) else None
+    def reason(self) -> FinishReason:
+        assert isinstance(self.ending, Finished)
+        return self.ending.reason
+
+    @property
+    def n_reused(self) -> int:
+        assert isinstance(self.ending, Finished)
+        return self.ending.usage.reused_prompt_tokens
 
 
 class LoadedModel:
-    """A core on the CPU device with `n_threads` threads and `n_pages` cache pages; owner closes."""
+    """A core on the CPU device with `n_threads` threads and a cache of `n_pages` pages; owner closes. `n_rows`: snapshots, as many
+    as the core has room for when None."""
 
-    def __init__(self, core_path: Path, n_threads: int, n_pages: int, acceptance: str = "local") -> None:
+    def __init__(
+        self,
+        core_path: Path,
+        n_threads: int,
+        n_pages: int,
+        acceptance: str = "local",
+        *,
+        n_rows: int | None = None,
+        n_host_pages: int = 0,
+        n_host_rows: int = 0,
+    ) -> None:
         self.core: Core = open_core(core_path)
         self.bootstrap = Bootstrap.load(self.core, acceptance)
         self.device = Device.open("cpu", n_threads)
         contract = self.bootstrap.contract
-        self.n_pages = n_pages
-        self.runtime = ModelRuntime.load(self.core, contract, self.bootstrap.manifest, self.device, n_pages)
+        self.shape = CacheShape(
+            contract.page_tokens,
+            n_pages,
+            contract.n_snapshot_rows if n_rows is None else n_rows,
+            n_host_pages,
+            n_host_rows,
+            contract.is_truncatable,
+        )
+        self.runtime = ModelRuntime.load(
+            self.core,
+            contract,
+            self.bootstrap.manifest,
+            self.device,
+            n_pages,
+            n_host_pages=n_host_pages,
+            n_host_rows=n_host_rows,
+        )
+
+    def serve(self, *, max_active: int | None = None, prefill_tokens: int | None = None) -> Serving:
+        """A scheduler over an empty cache."""
+        contract = self.bootstrap.contract
+        limits = SchedulerLimits(
+            max_active or contract.concurrency,
+            contract.context_tokens,
+            prefill_tokens or contract.prefill_tokens,
+            contract.page_tokens,
+            contract.vocabulary,
+        )
+        return Serving(self, limits)
 
     def run(
         self,
@@ -53,40 +97,8 @@ class LoadedModel:
         frames: int = 2,
         arrive: Callable[[int], int] = lambda index: 0,
     ) -> list[Outcome]:
-        """All requests to their end. Request i arrives after `arrive(i)` further rounds have been retired."""
-        contract = self.bootstrap.contract
-        limits = SchedulerLimits(
-            max_active or contract.concurrency,
-            contract.context_tokens,
-            prefill_tokens or contract.prefill_tokens,
-            contract.page_tokens,
-            contract.vocabulary,
-        )
-        cache = CacheBooks(CacheShape(contract.page_tokens, self.n_pages))
-        scheduler = Scheduler(limits, program_table(contract), cache, time.monotonic)
-        outcomes: list[Outcome] = []
-        for index, request in enumerate(requests):
-            for _ in range(arrive(index)):
-                self._step(scheduler, frames, outcomes)
-            outcomes.append(Outcome())
-            scheduler.submit(index, request)
-        while scheduler.has_work:
-            self._step(scheduler, frames, outcomes)
-        scheduler.check()
-        assert cache.n_free_pages + cache.n_evictable_pages == self.n_pages
-        return outcomes
-
-    def _step(self, scheduler: Scheduler, frames: int, outcomes: list[Outcome]) -> None:
-        while self.runtime.n_in_flight < frames:
-            round_ = scheduler.plan()
-            if round_ is None:
-                break
-            self.runtime.launch(round_)
-        if not self.runtime.n_in_flight:
-            return
-        for key, events in scheduler.retire(*self.runtime.complete()):
-            for event in events:
-                _take(outcomes[key], event)
+        """All requests to their end, over an empty cache."""
+        return self.serve(max_active=max_active, prefill_tokens=prefill_tokens).run(requests, frames, arrive)
 
     def close(self) -> None:
         self.runtime.close()
@@ -98,6 +110,65 @@ class LoadedModel:
 
     def __exit__(self, *error: object) -> None:
         self.close()
+
+
+class Serving:
+    """Runs requests one batch after another; the cache stays. `n_prompt_rows`: prompt tokens that were computed."""
+
+    def __init__(self, model: LoadedModel, limits: SchedulerLimits) -> None:
+        self.runtime = model.runtime
+        self.cache = CacheBooks(model.shape)
+        self.scheduler = Scheduler(limits, program_table(model.bootstrap.contract), self.cache, time.monotonic)
+        self.n_prompt_rows = 0
+        self._outcomes: list[Outcome] = []
+
+    def run(
+        self,
+        requests: Iterable[GenerationRequest],
+        frames: int = 2,
+        arrive: Callable[[int], int] = lambda index: 0,
+    ) -> list[Outcome]:
+        """All requests to their end. Request i arrives after `arrive(i)` further rounds have been retired."""
+        first = len(self._outcomes)
+        for index, request in enumerate(requests):
+            for _ in range(arrive(index)):
+                self._step(frames)
+            self._outcomes.append(Outcome())
+            self.scheduler.submit(first + index, request)
+        while self.scheduler.has_work:
+            self._step(frames)
+        while self.runtime.n_transfers:
+            self.runtime.wait_transfer()
+            self._report_transfers()
+        self.scheduler.check()
+        assert self.cache.n_free_pages + self.cache.n_evictable_pages == self.cache.shape.n_pages
+        return self._outcomes[first:]
+
+    def statistics(self) -> dict[str, int]:
+        return {**self.scheduler.statistics(), **self.runtime.statistics()}
+
+    def _step(self, frames: int) -> None:
+        """What the worker does in a turn."""
+        self._report_transfers()
+        while self.runtime.n_in_flight < frames:
+            round_ = self.scheduler.plan()
+            self.runtime.start_transfers(self.scheduler.take_transfers())
+            if round_ is None:
+                break
+            self.n_prompt_rows += sum(lane.query_length for lane in round_.lanes if lane.is_prompt)
+            self.runtime.launch(round_)
+        if self.runtime.n_in_flight:
+            for key, events in self.scheduler.retire(*self.runtime.complete()):
+                for event in events:
+                    _take(self._outcomes[key], event)
+        elif self.scheduler.is_waiting:
+            self.runtime.wait_transfer()
+        else:
+            assert not self.scheduler.has_work
+
+    def _report_transfers(self) -> None:
+        for transfer in self.runtime.finished_transfers():
+            self.scheduler.finish_transfer(transfer)
 
 
 def _take(outcome: Outcome, event: Event) -> None:
