@@ -202,6 +202,30 @@ def core_key_file() -> Path | None:
     return _environment_path("CORE_KEY_FILE")
 
 
+@dataclass(frozen=True, slots=True)
+class ServiceManager:
+    """What systemd tells a service by environment (sd_notify(3), sd_watchdog_enabled(3), sd_listen_fds(3))."""
+
+    notify_address: str | None
+    watchdog_s: float | None
+    n_sockets: int
+
+
+def service_manager() -> ServiceManager:
+    """NOTIFY_SOCKET, WATCHDOG_USEC and LISTEN_FDS, the last two where they are meant for this process."""
+    variables = os.environ
+    own_id = str(os.getpid())
+    watchdog_us = variables.get("WATCHDOG_USEC", "")
+    is_watched = watchdog_us.isdecimal() and int(watchdog_us) > 0 and variables.get("WATCHDOG_PID", own_id) == own_id
+    n_sockets = variables.get("LISTEN_FDS", "")
+    is_activated = n_sockets.isdecimal() and variables.get("LISTEN_PID") == own_id
+    return ServiceManager(
+        notify_address=variables.get("NOTIFY_SOCKET") or None,
+        watchdog_s=int(watchdog_us) / 1e6 if is_watched else None,
+        n_sockets=int(n_sockets) if is_activated else 0,
+    )
+
+
 def _environment_path(name: str) -> Path | None:
     text = os.environ.get(ENVIRONMENT_PREFIX + name)
     return Path(text).expanduser() if text else None
