@@ -97,6 +97,8 @@ class CacheBooks:
     def reload(self, holding: Holding) -> list[Transfer] | None:
         """Take pages and rows for the parts of the match that are in host memory: the copies to start now, [] when there are none.
         None, and nothing taken, when pages or rows are short even after eviction. The sequence may start when `is_ready`."""
+        if holding.is_reloaded:
+            return []
         snapshot = holding.snapshot
         nodes = [node for node in holding.nodes if node.device_id == NOWHERE]
         is_row_missing = snapshot is not None and snapshot.device_id == NOWHERE
@@ -151,7 +153,7 @@ class CacheBooks:
         size = self.shape.page_tokens
         if holding.is_released or not holding.is_ready or n_committed > min(len(tokens), holding.n_pages * size):
             raise InternalError(f"{n_committed} of {len(tokens)} tokens were committed in {holding.n_pages} pages")
-        if holding.snapshot is not None and n_committed > holding.n_reused:
+        if holding.snapshot is not None:  # a round beyond it is verified
             self._rows.unpin(holding.snapshot, self._tick())
             holding.snapshot = None
         if not holding.is_private:
@@ -201,7 +203,7 @@ class CacheBooks:
         for page_id in holding.private.values():
             self._pages.device.release(page_id)
         holding.private.clear()
-        for node in holding.promised:  # the deepest first
+        for node in holding.promised:
             node.n_promises -= 1
             self._tree.prune(node)
         holding.promised.clear()
@@ -366,7 +368,7 @@ def _wait_for_loads(holding: Holding) -> None:
     if holding.snapshot is not None:
         residents.append(holding.snapshot)
     for resident in residents:
-        if resident.is_loading and holding not in resident.waiters:
+        if resident.is_loading:
             resident.waiters.append(holding)
             holding.n_pending += 1
 

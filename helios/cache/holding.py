@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from helios.cache.prefix import PrefixNode, Snapshot
+from helios.cache.resident import NOWHERE
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +34,7 @@ class Match:
         """The promise still stands and is not kept yet. Cheap, and good at any later time: while it is true, there is no need to
         look up again."""
         awaited = self.awaited
-        return awaited is not None and awaited.n_promises > 0 and not awaited.is_somewhere
+        return awaited is not None and awaited.n_promises > 0 and awaited.device_id == NOWHERE
 
 
 NO_MATCH = Match(0, 0, 0, 0)

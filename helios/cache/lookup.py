@@ -53,7 +53,7 @@ class PrefixLookup:
             node = node.children.get(tuple(tokens[start : start + size])) if node is not None else None
             if node is None:
                 break
-            if awaited is None and self._is_here(node):
+            if self._is_here(node):
                 path.append(node)
             elif node.n_promises:
                 awaited = node

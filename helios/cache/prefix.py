@@ -36,9 +36,7 @@ class PrefixNode(Resident):
     @property
     def is_needed(self) -> bool:
         """It has to stay in the tree."""
-        return bool(
-            self.is_somewhere or self.n_users or self.n_copies or self.n_promises or self.children or self.snapshots
-        )
+        return bool(self.is_somewhere or self.n_users or self.n_promises or self.children or self.snapshots)
 
 
 class Snapshot(Resident):

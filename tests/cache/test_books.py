@@ -171,6 +171,16 @@ def test_without_rows_prefixes_are_reused_at_whole_pages() -> None:
     assert n_found(books, (*SYSTEM, 1)) == len(SYSTEM)
 
 
+def test_recurrent_state_keeps_a_snapshot_for_each_endpoint() -> None:
+    """CACHE-5: a longer one does not serve a shorter endpoint there, in whatever order they come."""
+    for tails in ([(1,), (1, 2)], [(1, 2), (1,)]):
+        books = make_books(is_truncatable=False)
+        for tail in tails:
+            run(books, SYSTEM + tail, snapshot=True)
+        assert n_found(books, (*SYSTEM, 1, 9)) == len(SYSTEM) + 1
+        assert n_found(books, (*SYSTEM, 1, 2)) == len(SYSTEM) + 2
+
+
 # -- promises -----------------------------------------------------------------------------------------------------------
 
 
@@ -213,6 +223,25 @@ def test_two_promises_of_the_same_page_are_both_to_be_broken() -> None:
     assert books.lookup(KEY, (*SYSTEM, 2), len(SYSTEM)).n_promised == len(SYSTEM)
     books.release(second)
     assert books.lookup(KEY, (*SYSTEM, 2), len(SYSTEM)).n_promised == 0
+
+
+def test_a_promise_that_another_one_kept_is_waited_for_no_longer() -> None:
+    """CACHE-3: what matters is that the page is there, not who computed it."""
+    books = make_books()
+    first, second = begin(books, (*SYSTEM, 1)), begin(books, (*SYSTEM, 2))
+    waiting = books.lookup(KEY, (*SYSTEM, 3), len(SYSTEM))
+    books.publish(second, SYSTEM, len(SYSTEM))
+    assert not waiting.is_worth_waiting
+    books.publish(first, SYSTEM, len(SYSTEM))
+    books.check()
+
+
+def test_pages_of_recurrent_state_are_not_worth_waiting_for() -> None:
+    """CACHE-5: no endpoint will be where the prompts part."""
+    books = make_books(is_truncatable=False)
+    begin(books, (*SYSTEM, 1))
+    match = books.lookup(KEY, (*SYSTEM, 2), len(SYSTEM))
+    assert (match.n_promised, match.is_worth_waiting) == (0, False)
 
 
 def test_what_is_promised_is_never_taken_for_what_is_there() -> None:
@@ -383,6 +412,23 @@ def test_the_last_token_of_a_page_is_an_endpoint_without_a_row() -> None:
         assert n_found(books, SYSTEM) == len(SYSTEM)
 
 
+def test_a_snapshot_that_was_made_again_counts_as_used() -> None:
+    """CACHE-3: its row outlives one that was not."""
+    books = make_books(n_rows=2)
+    for tail in [(1,), (2,)]:
+        run(books, SYSTEM + tail, snapshot=True)
+    holding = begin(books, (*SYSTEM, 1))
+    books.publish(holding, (*SYSTEM, 1), len(SYSTEM) + 1)
+    row = books.reserve_row(holding)  # makes way: the first
+    assert row is not None
+    books.publish_snapshot(holding, (*SYSTEM, 1), len(SYSTEM) + 1, row)
+    assert [n_found(books, (*SYSTEM, tail, 9)) - len(SYSTEM) for tail in (1, 2)] == [1, 1]
+    spare = books.lookup(KEY, (*SYSTEM, 2, 9), len(SYSTEM) + 1)
+    books.release(books.open(KEY, (*SYSTEM, 2, 9), spare))
+    run(books, (*SYSTEM, 3), snapshot=True)
+    assert [n_found(books, (*SYSTEM, tail, 9)) - len(SYSTEM) for tail in (1, 2, 3)] == [0, 1, 1]
+
+
 # -- eviction -----------------------------------------------------------------------------------------------------------
 
 
@@ -494,6 +540,44 @@ def test_offloaded_pages_come_back() -> None:
     books.check()
 
 
+def host_row_and_device_row(books: CacheBooks) -> Holding:
+    """Two snapshots behind SYSTEM: the row of tail (1, 2) is in host memory only, that of (1, 3) on the device."""
+    for tail in [(1, 2), (1, 3)]:
+        run(books, SYSTEM + tail, snapshot=True)
+    offload_all(books)
+    holding = begin(books, (*SYSTEM, 1, 2))
+    books.publish(holding, (*SYSTEM, 1, 2), len(SYSTEM) + 2)
+    match = books.lookup(KEY, (*SYSTEM, 1, 3), len(SYSTEM) + 2)
+    books.release(books.open(KEY, (*SYSTEM, 1, 3), match))
+    assert books.reserve_row(holding) is not None
+    assert books.lookup(KEY, (*SYSTEM, 1, 2), len(SYSTEM) + 2).n_host_rows == 1
+    return holding
+
+
+def test_of_snapshots_that_serve_alike_one_on_the_device_is_taken() -> None:
+    """CACHE-3: a row that need not be reloaded."""
+    books = make_books(n_rows=2, n_host=4)
+    host_row_and_device_row(books)
+    match = books.lookup(KEY, (*SYSTEM, 1, 9), len(SYSTEM) + 2)
+    assert (match.n_tokens, match.n_host_rows) == (len(SYSTEM) + 1, 0)
+
+
+def test_a_snapshot_made_again_brings_its_row_back_from_host_memory() -> None:
+    """CACHE-3: and one of another tail does not pass for it."""
+    books = make_books(n_rows=2, n_host=4)
+    holding = host_row_and_device_row(books)
+    books.publish_snapshot(holding, (*SYSTEM, 1, 2), len(SYSTEM) + 2, *holding.rows)
+    books.check()
+    assert books.lookup(KEY, (*SYSTEM, 1, 2), len(SYSTEM) + 2).n_host_rows == 0
+
+
+def test_one_call_saves_no_more_than_it_may() -> None:
+    """CACHE-3: copies go on beside compute, a few at a time."""
+    books = make_books(n_pages=3, n_host=8)
+    run(books, SYSTEM)
+    assert [len(books.offload(2)) for _ in range(3)] == [2, 1, 0]
+
+
 def evict_to_host(books: CacheBooks, tokens: tuple[int, ...]) -> None:
     """`tokens` are in host memory only afterwards."""
     run(books, tokens)
@@ -563,7 +647,10 @@ def test_recomputing_what_is_in_host_memory_brings_it_back_without_a_copy() -> N
     """CACHE-3: the published page is the node's own from then on."""
     books = make_books(n_pages=3, n_host=8)
     evict_to_host(books, SYSTEM)
-    holding = books.open(KEY, SYSTEM, books.lookup(KEY, SYSTEM, len(SYSTEM), uses_host=False))
+    match = books.lookup(KEY, SYSTEM, len(SYSTEM), uses_host=False)
+    assert (match.n_tokens, match.n_promised) == (0, 0)
+    holding = books.open(KEY, SYSTEM, match)
+    assert books.lookup(KEY, SYSTEM, len(SYSTEM), uses_host=False).is_worth_waiting
     assert books.extend(holding, len(SYSTEM)) is not None
     books.publish(holding, SYSTEM, len(SYSTEM))
     books.check()

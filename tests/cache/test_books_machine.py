@@ -139,8 +139,8 @@ def test_a_lookup_never_finds_other_contents_and_the_books_always_balance(name: 
     run_state_machine_as_test(
         machine,
         settings=settings(
-            max_examples=60,
-            stateful_step_count=60,
+            max_examples=40,
+            stateful_step_count=50,
             deadline=None,
             suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much, HealthCheck.data_too_large],
         ),
