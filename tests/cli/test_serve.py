@@ -67,7 +67,8 @@ class ServeProcess:
 
 @pytest.fixture(scope="module")
 def serving(default_core: Path) -> Iterator[ServeProcess]:
-    process = ServeProcess(str(default_core), "--context", "1024")
+    # A cache for 1,856 tokens: crowds press on it, and it is full of old prefixes before memory is compared.
+    process = ServeProcess(str(default_core), "--context", "1024", "--cache-gb", "0.04")
     yield process
     status, said = process.end()
     assert status == 0, said
@@ -96,13 +97,15 @@ def test_it_says_where_it_is_and_answers_openais_client(serving: ServeProcess) -
     assert whole.usage.prompt_tokens == len(case["prompt_ids"])
 
 
-def test_the_readmes_question_has_the_readmes_answer(serving: ServeProcess) -> None:
-    """CARD-4, issue 2: the curl example is run as it stands, only the port is another."""
+def test_the_readmes_question_has_the_readmes_answer(default_core: Path) -> None:
+    """CARD-4, issue 2: the curl example is run as it stands, only the port is another, as a new server's first question."""
     readme = (ROOT / "README.md").read_text()
     found = re.search(r"^    (curl .*?)$\n\n    (\{.*?)\n\n", readme, re.MULTILINE | re.DOTALL)
     assert found is not None
-    command = found[1].replace("http://127.0.0.1:8000", serving.url)
+    process = ServeProcess(str(default_core), "--context", "1024")
+    command = found[1].replace("http://127.0.0.1:8000", process.url)
     answer = json.loads(subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=True).stdout)
+    process.end()
     shown = json.loads(found[2])
     for changing in ("id", "created"):
         assert type(shown.pop(changing)) is type(answer.pop(changing))
@@ -143,16 +146,16 @@ def test_a_prompt_too_long_is_refused_with_both_counts(serving: ServeProcess) ->
 
 def test_crowds_that_leave_at_any_time_leave_nothing(serving: ServeProcess) -> None:
     """Research item 30: pages, slots, permits, descriptors and threads are all as before, and memory is level."""
-    leave_in_crowds(serving, 50, seed=1)  # whatever is made once is made
+    leave_in_crowds(serving, 200, seed=1)  # whatever is made once is made, and the cache's memory was written to
     before, n_threads, resident_bytes = serving.statistics(), serving.n_threads(), serving.resident_bytes()
     n_descriptors = serving.n_descriptors()
-    leave_in_crowds(serving, 150, seed=2)
+    leave_in_crowds(serving, 100, seed=2)
     after = serving.statistics()
     for name in ("slots_free", "cache_pages_held", "requests_running", "requests_waiting", "requests_admitted"):
         assert after["helios_" + name] == before["helios_" + name]
     assert after["helios_requests_cancelled_total"] > before["helios_requests_cancelled_total"]
     assert serving.n_threads() == n_threads
-    assert serving.resident_bytes() < resident_bytes + (32 << 20)
+    assert serving.resident_bytes() < resident_bytes + (8 << 20)
     deadline_s = time.monotonic() + 60
     while serving.n_descriptors() > n_descriptors:  # the last connections are being closed
         assert time.monotonic() < deadline_s
