@@ -24,8 +24,7 @@ from helios.output.syntax import AnswerSyntax
 from helios.output.text_stream import TextStream
 from helios.tokenizer.tokenizer import Tokenizer
 
-BAR = "｜"  # the fullwidth bar of DSML and its relatives
-EOS = "<|eos|>"
+BAR = "\uff5c"  # the fullwidth bar of DSML and its relatives
 
 
 def with_tokens(tokenizer: Tokenizer, tokens: Mapping[str, bool]) -> Tokenizer:
@@ -89,7 +88,6 @@ class Example:
     tokens: Mapping[str, bool]
     answer: str
     prompt: str  # up to where the answer begins
-    finished_calls: tuple[str, ...] = ("get_weather", "noargs")
 
 
 TOOLS: Tools = {

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import pytest
 
 from helios.output.opening import open_answer
 from helios.output.syntax import AnswerSyntax
 from helios.tokenizer.tokenizer import Tokenizer
-from tests.output.answers import EXAMPLES, Example, with_tokens
+from tests.output.answers import EXAMPLES, Answer, Example, marked, read, with_tokens
 from tests.tokenizer import vocabularies
 from tests.tokenizer.conftest import tokenizer_of
 
@@ -24,6 +25,17 @@ class Bound:
     syntax: AnswerSyntax
     has_tokens: bool
     opening: str
+
+    def said(self, text: str, **options: Any) -> Answer:
+        """What is read of a text from the beginning of an answer, the same whole and character by character."""
+        tape = self.marked(text)
+        whole = read([tape], self.syntax, **options)
+        assert whole == read(list(tape), self.syntax, **options)
+        return whole
+
+    def marked(self, text: str) -> str:
+        """What the parser sees of a text in which markup is tokens where it can be."""
+        return marked(text, self.tokenizer, self.syntax)
 
 
 @pytest.fixture(scope="session")
