@@ -84,6 +84,7 @@ GOLDENS = {
     "payload2-contract2": Recipe(Container(), 2),
     "payload2-contract3": Recipe(Container(), 3),
     "payload2-contract3-halves": Recipe(Container(), 3, HALVES),
+    "payload2-contract3-snapshots": Recipe(Container(), 3),  # with rows, RESTORE, SNAPSHOT and SCORED_PREFILL
     "index6-contract3": Recipe(Container(CoreFormat.INDEX), 3),
     "index4-contract3": Recipe(SEALED, 3),
 }

@@ -49,6 +49,22 @@ def test_a_golden_core_answers_as_it_always_has(name: str, target: str, monkeypa
 
 
 @pytest.mark.parametrize("name", names())
+def test_a_warm_cache_changes_no_answer(name: str) -> None:
+    """CORE-7, CACHE-5: a core without state rows reuses whole pages, one with them goes on at the exact token."""
+    golden = Golden.load(name)
+    with start(core_path(name)) as engine:
+        for case in golden.cases:
+            for _ in range(2):
+                (tokens,) = ask(engine, [case.to_request()])
+                assert tuple(token.token_id for token in tokens) == case.tokens, case.prompt
+        statistics = engine.statistics()
+    lengths = [len(case.prompt_tokens) for case in golden.cases]
+    exact, by_page = sum(n - 1 for n in lengths), sum((n - 1) // 16 * 16 for n in lengths)
+    assert exact > by_page
+    assert statistics["reused_prompt_tokens_total"] == (exact if name.endswith("snapshots") else by_page)
+
+
+@pytest.mark.parametrize("name", names())
 def test_a_golden_core_is_the_file_that_was_written_then(name: str) -> None:
     """CORE-7: who changes a golden core has not kept it loading, but replaced it."""
     assert hashlib.sha256(core_path(name).read_bytes()).hexdigest() == Golden.load(name).sha256
