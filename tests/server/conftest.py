@@ -125,7 +125,7 @@ def start_server(engine: ScriptedEngine) -> Iterator[Callable[..., RunningServer
     running: list[RunningServer] = []
 
     def start(**settings: Any) -> RunningServer:
-        server = _start(engine, Settings(**{"port": 0, "drain_timeout": 0.2, **settings}))
+        server = run_server(engine, Settings(**{"port": 0, "drain_timeout": 0.2, **settings}))
         running.append(server)
         return server
 
@@ -141,7 +141,7 @@ def server(start_server: Callable[..., RunningServer]) -> RunningServer:
     return start_server()
 
 
-def _start(engine: ScriptedEngine, settings: Settings) -> RunningServer:
+def run_server(engine: ScriptedEngine, settings: Settings) -> RunningServer:
     listener = bind(settings)
     loop = asyncio.new_event_loop()
     is_told = asyncio.Event()
