@@ -41,6 +41,7 @@ class TextStream:
             text = self._decoded(token_id)
         else:
             text = "".join(map(self._decoded, self._token_stops.push(token_id)))
+            text += self._decoder.flush() if self._token_stops.is_matched else ""
         return text if self._string_stops is None else self._string_stops.push(text)[0]
 
     def finish(self) -> str:
