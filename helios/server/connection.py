@@ -126,9 +126,9 @@ class HttpConnection(asyncio.Protocol):
     # -- called by the server
 
     def close_when_answered(self) -> None:
-        """Finish the answer in progress, then close; without one, close now."""
+        """Close now when idle; else read and answer the request at hand, then close."""
         self._writer.is_last = True
-        if self._phase is not Phase.ANSWER:
+        if self._phase is Phase.IDLE:
             self._transport.close()
 
     def abort(self) -> None:

@@ -15,8 +15,9 @@ from pathlib import Path
 from types import TracebackType
 
 from helios.errors import SettingError
+from helios.server.systemd import activated_socket
 from helios.server.tls import server_context
-from helios.settings import Settings
+from helios.settings import Settings, service_manager
 
 UNIX_PREFIX = "unix:"
 # Owner and group: a reverse proxy of the same group may connect, nobody else.
@@ -26,7 +27,7 @@ _KEEPALIVE = (("TCP_KEEPIDLE", 30), ("TCP_KEEPINTVL", 15), ("TCP_KEEPCNT", 4))
 
 
 class Listener:
-    """Owns a bound socket and, for a unix socket, its file. Accepted sockets inherit the options that are set on it."""
+    """Owns a bound socket and, where we made one, its file. Accepted sockets inherit the options that are set on it."""
 
     def __init__(self, bound: socket.socket, tls: ssl.SSLContext | None, path: Path | None = None) -> None:
         self.socket = bound
@@ -37,16 +38,16 @@ class Listener:
     @property
     def url(self) -> str:
         """Where clients find it; the path of a socket file as `unix:PATH`."""
-        if self._path is not None:
-            return f"{UNIX_PREFIX}{self._path}"
+        if self.socket.family == socket.AF_UNIX:
+            return f"{UNIX_PREFIX}{self.socket.getsockname()}"
         scheme = "http" if self.tls is None else "https"
         host, port = self.socket.getsockname()[:2]
         return f"{scheme}://[{host}]:{port}" if ":" in host else f"{scheme}://{host}:{port}"
 
     def listen_error(self, error: OSError) -> SettingError:
         """What the user is told when the address was taken and cannot be listened on."""
-        if self._path is not None:
-            return _path_error(error, self._path)
+        if self.socket.family == socket.AF_UNIX:
+            return _path_error(error, self.socket.getsockname())
         host, port = self.socket.getsockname()[:2]
         return _address_error(error, host, port)
 
@@ -67,9 +68,15 @@ class Listener:
 
 
 def bind(settings: Settings) -> Listener:
-    """Take the address of `settings` with its certificate; SettingError when one of them cannot be had."""
+    """Take the address of `settings` with its certificate; SettingError when one of them cannot be had.
+
+    A socket that the service manager passes comes before `--host` and `--port`, and its file is not ours to remove.
+    """
     tls = server_context(settings)
-    if settings.host.startswith(UNIX_PREFIX):
+    passed = activated_socket(service_manager())
+    if passed is not None:
+        listener = Listener(passed, tls)
+    elif settings.host.startswith(UNIX_PREFIX):
         path = Path(settings.host.removeprefix(UNIX_PREFIX))
         listener = Listener(_bind_path(path), tls, path)
     else:
@@ -134,7 +141,7 @@ def _bind_path(path: Path) -> socket.socket:
     return bound
 
 
-def _path_error(error: OSError, path: Path) -> SettingError:
+def _path_error(error: OSError, path: Path | str) -> SettingError:
     reason = error.strerror or error  # a path that is too long has no number
     return SettingError(f"cannot listen on {UNIX_PREFIX}{path}: {reason}", hint="choose another with --host")
 

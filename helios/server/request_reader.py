@@ -97,7 +97,8 @@ class RequestReader:
     def _begin_body(self, head: RequestHead) -> None:
         self._chunks = None
         self._n_left = head.body_nbytes or 0
-        self._check_size(self._n_left)
+        if self._n_left > self._limits.body_nbytes:
+            raise WireError(413, f"the body has {self._n_left:,} bytes, the limit is {self._limits.body_nbytes:,}")
         if head.body_nbytes is None:
             self._chunks = ChunkedDecoder(self._limits.body_nbytes, self._limits.head_nbytes)
         self._inflater = inflater_of(head.headers.get("content-encoding", ""), self._limits.body_nbytes)
@@ -123,7 +124,6 @@ class RequestReader:
             return
         if self._inflater is not None:
             piece = self._inflater.inflate(piece)
-        self._check_size(len(self._body) + len(piece))
         self._memory.take(len(piece))
         self._n_held += len(piece)
         self._body += piece
@@ -133,10 +133,6 @@ class RequestReader:
             self._inflater.finish()
         body, self._body = bytes(self._body), bytearray()
         return body
-
-    def _check_size(self, n_bytes: int) -> None:
-        if n_bytes > self._limits.body_nbytes:
-            raise WireError(413, f"the body has {n_bytes:,} bytes or more, the limit is {self._limits.body_nbytes:,}")
 
     def _taken(self, n_bytes: int) -> bytes:
         taken = bytes(self._buffer[:n_bytes])

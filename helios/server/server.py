@@ -23,7 +23,8 @@ from helios.server.frontend import Frontend
 from helios.server.listener import Listener
 from helios.server.routes import RoutedApplication
 from helios.server.services import Services
-from helios.settings import Settings
+from helios.server.systemd import Notifier
+from helios.settings import Settings, service_manager
 
 if TYPE_CHECKING:
     from helios.engine import Engine
@@ -104,11 +105,16 @@ async def serve_until_signal(engine: Engine, settings: Settings, listener: Liste
         loop.add_signal_handler(number, take_signal)
     _allow_descriptors(settings.connection_limit + _N_OTHER_FILES)
     server = Server(engine, settings)
-    await server.start(listener)
-    print(f"Helios serves {engine.served_id} at {listener.url}", flush=True)
-    await is_told.wait()
-    _LOG.info("shutting down: up to %g seconds for open answers", settings.drain_timeout)
-    await server.stop()
+    with Notifier(service_manager()) as notifier:
+        await server.start(listener)
+        print(f"Helios serves {engine.served_id} at {listener.url}", flush=True)
+        notifier.ready(f"serving {engine.served_id} at {listener.url}")
+        feeding = asyncio.create_task(notifier.feed_watchdog(engine.is_alive))
+        await is_told.wait()
+        notifier.stopping()
+        _LOG.info("shutting down: up to %g seconds for open answers", settings.drain_timeout)
+        await server.stop()
+        feeding.cancel()
 
 
 def _allow_descriptors(n_wanted: int) -> None:

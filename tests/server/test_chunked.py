@@ -63,6 +63,7 @@ REFUSED = {
     "too many digits": b"00000000000000003\r\nabc\r\n0\r\n\r\n",
     "content longer than the size": b"3\r\nabcd\r\n0\r\n\r\n",
     "content shorter than the size": b"3\r\nab\r\n0\r\n\r\n",
+    "two other bytes after the content": b"3\r\nabcXX0\r\n\r\n",
     "folded trailer": b"3\r\nabc\r\n0\r\nA: b\r\n c\r\n\r\n",
     "trailer without a colon": b"3\r\nabc\r\n0\r\nabc\r\n\r\n",
     "bare line feed in the trailer": b"3\r\nabc\r\n0\r\nA: b\n\n",
