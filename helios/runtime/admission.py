@@ -89,7 +89,8 @@ def _sampling_row(admission: Admission) -> np.ndarray[tuple[int, ...], np.dtype[
 
 
 def _histogram(sequence: Sequence, vocabulary: int) -> NDArray[np.uint32]:
-    """uint32[V], as the device would have it by now: its prompt's bits, and counts of what the sequence emitted before a preemption."""
+    """uint32[V], as the device would have it by now: its prompt's bits, and counts of what the sequence emitted before a
+    preemption."""
     histogram = staged.prompt_histogram(sequence.request.prompt_tokens, vocabulary)
     np.add.at(histogram, np.asarray(sequence.tokens[sequence.n_prompt :], np.int64), np.uint32(1))
     return histogram

@@ -49,19 +49,25 @@ class Admitter:
 
     def admit(self) -> None:
         """Seat whom there is room for, in order. Does nothing while nothing has changed since the last time."""
-        roster = self._roster
-        if not roster.has_news:
-            return
+        while self._roster.has_news and self._seat_in_order():
+            pass
+
+    def _seat_in_order(self) -> bool:
+        """True when it has made room, and has to be called again."""
+        roster, short = self._roster, self._pressure.first_short
         roster.has_news = False
         n_starting = sum(1 for s in roster.active if s.phase is not Phase.DECODE)
         for sequence in tuple(roster.queued):
+            if short is not None and short.order < sequence.order:  # it is waiting for those pages already
+                roster.has_news = True
+                return False
             if n_starting >= self._n_most_starting:
-                return
+                return False
             verdict = self._try(sequence) if roster.n_free_slots else _Verdict.WAITS_FOR_PAGES
             if verdict is _Verdict.WAITS_FOR_PAGES:
-                self._displace(sequence)
-                return
+                return self._displace(sequence)
             n_starting += verdict is _Verdict.ENTERED
+        return False
 
     def start_reloaded(self) -> None:
         """Prompts whose reused parts have all come back from host memory go on with the rest."""
@@ -69,11 +75,13 @@ class Admitter:
             if sequence.phase is Phase.RELOADING and sequence.held.is_ready:
                 sequence.move(Phase.PREFILL)
 
-    def _displace(self, sequence: Sequence) -> None:
-        """A sequence of lower priority makes way; the room is there at its fence."""
+    def _displace(self, sequence: Sequence) -> bool:
+        """A sequence of lower priority makes way, at its fence. True when that is now."""
         victim = self._roster.active[-1] if self._roster.active else None
-        if victim is not None and not self._roster.leaving and victim.request.priority > sequence.request.priority:
-            self._pressure.preempt(victim)
+        if victim is None or self._roster.leaving or victim.request.priority <= sequence.request.priority:
+            return False
+        self._pressure.preempt(victim)
+        return victim.phase is Phase.QUEUED
 
     def _try(self, sequence: Sequence) -> _Verdict:
         n_spared_pages = self._roster.n_before(sequence)

@@ -1,7 +1,8 @@
 """The checks of CACHE-4: what a completion record must say about each lane, before anything believes it.
 
-It compares numbers and changes nothing. A lane is either live (its endpoint advanced by exactly what was asked, and it ends exactly
-when its own rules say so) or was finished by the device in an earlier round (it stands still and emits nothing); there is no third kind.
+It compares numbers and changes nothing. A lane is either live (its endpoint advanced by exactly what was asked, and it ends
+exactly when its own rules say so) or was finished by the device in an earlier round (it stands still and emits nothing); there
+is no third kind.
 """
 
 from __future__ import annotations

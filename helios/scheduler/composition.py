@@ -42,6 +42,7 @@ class Composer:
 
     def compose(self) -> tuple[list[Sequence], Shares]:
         """(sequences that decode one token, prompts with their shares); all of them have pages for it."""
+        self._pressure.first_short = None
         decoding: list[Sequence] = []
         prompts: list[Sequence] = []
         for sequence in tuple(self._roster.active):

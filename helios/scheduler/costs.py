@@ -94,6 +94,7 @@ class CostRecord:
         self._reload.observe(max(0.0, duration_s), 1)
 
     def reloads(self, n_copies: int, n_tokens: int) -> bool:
-        """Whether bringing back `n_copies` beats computing the `n_tokens` that they hold. Unmeasured, a copy is believed cheaper."""
+        """Whether bringing back `n_copies` beats computing the `n_tokens` that they hold. Unmeasured, a copy is believed
+        cheaper."""
         copy_s, compute_s = self._reload.unit_s, self.prompt_s(n_tokens)
         return copy_s is None or compute_s is None or n_copies * copy_s <= compute_s

@@ -1,7 +1,7 @@
 """The rounds in flight, in the order of their launches, and what completed ones teach about costs.
 
-It knows rounds and moments, no sequences' phases. At most two rounds are in flight, and one that needs its completion before another
-is launched is alone (SPEC-7, STOP-3).
+It knows rounds and moments, no sequences' phases. At most two rounds are in flight, and one that needs its completion before
+another is launched is alone (SPEC-7, STOP-3).
 """
 
 from __future__ import annotations

@@ -15,7 +15,7 @@ from helios.scheduler.sequence import Phase, Sequence
 
 
 class Pressure:
-    """Gives pages to sequences, and takes them away."""
+    """Gives pages to sequences, and takes them away. `first_short`: the first in order that got none in this composition."""
 
     def __init__(self, cache: CacheBooks, roster: Roster, copies: CopyBook, counters: SchedulerCounters) -> None:
         self._cache = cache
@@ -23,6 +23,7 @@ class Pressure:
         self._copies = copies
         self._counters = counters
         self._page_tokens = cache.shape.page_tokens
+        self.first_short: Sequence | None = None
 
     @property
     def n_available_pages(self) -> int:
@@ -30,13 +31,17 @@ class Pressure:
         return self._cache.n_free_pages + self._cache.n_evictable_pages
 
     def room(self, sequence: Sequence, n_wanted: int, n_spared_pages: int = 0) -> int:
-        """How many positions it may fill in the next round, at most `n_wanted`; they have pages then. 0: it waits for a fence, a copy
-        or another's end. `n_spared_pages` are left to the sequences before it, which would take them away again."""
+        """How many positions it may fill in the next round, at most `n_wanted`; they have pages then. 0: it waits for a fence, a
+        copy or another's end. `n_spared_pages` are left to the sequences before it, which would take them away again."""
         while True:
             n_room = min(n_wanted, self._n_positions_left(sequence, n_spared_pages))
             if n_room > 0 and self._extend(sequence, sequence.n_scheduled + n_room):
                 return n_room
-            if not self._relieve(sequence):
+            # Pages that count as evictable and cannot go are being copied: nobody else's help.
+            is_copied = n_room > 0 and self._copies.n_under_way > 0
+            if is_copied or not self._relieve(sequence):
+                if self.first_short is None or sequence.order < self.first_short.order:
+                    self.first_short = sequence
                 return 0
 
     def _n_positions_left(self, sequence: Sequence, n_spared_pages: int) -> int:
@@ -55,8 +60,8 @@ class Pressure:
         return True
 
     def _relieve(self, sequence: Sequence) -> bool:
-        """Take pages from one that comes after `sequence`. True when they are there now. Nobody is preempted while pages are already
-        on their way: from a sequence that leaves, or from a copy that a leaving one had started."""
+        """Take pages from one that comes after `sequence`. True when they are there now. Nobody is preempted while pages are
+        already on their way: from a sequence that leaves, or from a copy that a leaving one had started."""
         if self._roster.leaving or self._copies.n_reloads:
             return False
         victim = self._roster.active[-1]
@@ -66,8 +71,8 @@ class Pressure:
         return victim.phase is Phase.QUEUED
 
     def preempt(self, victim: Sequence) -> None:
-        """It takes part in no new round. At its last fence its complete pages are published, so that it finds them when it comes back,
-        then all are given up."""
+        """It takes part in no new round. At its last fence its complete pages are published, so that it finds them when it
+        comes back, then all are given up."""
         self._counters.n_preemptions += 1
         self._roster.leave(victim, Phase.PREEMPTING)
         self.settle(victim)

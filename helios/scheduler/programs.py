@@ -1,6 +1,7 @@
 """The captured programs by operation, smallest first, and the choice of the one that fits a round.
 
-It knows shapes and measured costs only. Where nothing was measured, the smallest program that holds the lanes and the rows is chosen.
+It knows shapes and measured costs only. Where nothing was measured, the smallest program that holds the lanes and the rows is
+chosen.
 """
 
 from __future__ import annotations
@@ -59,8 +60,8 @@ class ProgramTable:
         n_rows: int,
         cost_s: Callable[[ProgramShape], float | None] = lambda shape: None,
     ) -> ProgramShape | None:
-        """The cheapest program that holds `n_lanes` and `n_rows`, or None. A smallest one of unknown cost is taken, so that it becomes
-        known; larger ones compete once other rounds have measured them."""
+        """The cheapest program that holds `n_lanes` and `n_rows`, or None. A smallest one of unknown cost is taken, so that it
+        becomes known; larger ones compete once other rounds have measured them."""
         best: ProgramShape | None = None
         best_s = 0.0
         for shape in self._programs[kind]:

@@ -1,7 +1,7 @@
 """Who is where: the queue, the sequences in slots, and the slots themselves.
 
-It knows phases and order, nothing of what rounds compute. A sequence is in exactly one of three lists (queued, active, leaving) until
-it is done, and a slot is free or has one owner. A slot and its pages are given up in one call, `vacate`.
+It knows phases and order, nothing of what rounds compute. A sequence is in exactly one of three lists (queued, active, leaving)
+until it is done, and a slot is free or has one owner. A slot and its pages are given up in one call, `vacate`.
 """
 
 from __future__ import annotations
@@ -25,7 +25,8 @@ def order_of(sequence: Sequence) -> Order:
 
 
 class Roster:
-    """`queued` and `active` are sorted by order; `leaving` waits for fences. `has_news`: something changed that may admit someone."""
+    """`queued` and `active` are sorted by order; `leaving` waits for fences. `has_news`: something changed that may admit
+    someone."""
 
     def __init__(self, n_slots: int, cache: CacheBooks) -> None:
         self._cache = cache

@@ -11,7 +11,6 @@ from collections.abc import Sequence as List
 from helios.cache.books import CacheBooks
 from helios.scheduler.counters import SchedulerCounters
 from helios.scheduler.flight import Saving
-from helios.scheduler.pressure import Pressure
 from helios.scheduler.programs import ProgramTable, RoundKind
 from helios.scheduler.request import FinishReason
 from helios.scheduler.roster import Roster
@@ -29,45 +28,45 @@ class Saver:
         programs: ProgramTable,
         cache: CacheBooks,
         roster: Roster,
-        pressure: Pressure,
         counters: SchedulerCounters,
     ) -> None:
         self._n_most = programs.lanes(RoundKind.SNAPSHOT) if cache.shape.n_rows else 0
         self._cache = cache
         self._roster = roster
-        self._pressure = pressure
         self._counters = counters
 
-    def is_worthwhile(self, sequence: Sequence, endpoint: int) -> bool:
+    def reserves_answer(self, sequence: Sequence) -> bool:
+        """A row for the state of a sequence that the device has just ended. False where none is to be had, or is of no use: a
+        state at the end of the prompt is the prompt's own."""
+        if sequence.n_consumed == sequence.n_prompt or not self._is_worthwhile(sequence, sequence.n_consumed):
+            return False
+        row = self._cache.reserve_row(sequence.held)
+        if row is not None:
+            sequence.saved_row = row
+        return row is not None
+
+    def behind(self, lanes: List[Lane]) -> Saving:
+        """Snapshots behind the submission of `lanes`: of sequences that the device has ended before it, which leave now, and of
+        prompts that it completes."""
+        saving: list[tuple[Sequence, Snapshot]] = []
+        for sequence in [s for s in self._roster.leaving if s.phase is Phase.SAVING][: self._n_most]:
+            saving.append((sequence, Snapshot(sequence.slot, sequence.saved_row, sequence.n_consumed)))
+            self._roster.leave(sequence, Phase.DRAINING)
+        for sequence in [lane.sequence for lane in lanes if lane.is_prompt]:
+            is_prompt_end = sequence.n_scheduled == sequence.n_prompt
+            if is_prompt_end and len(saving) < self._n_most and self._is_worthwhile(sequence, sequence.n_prompt):
+                row = self._cache.reserve_row(sequence.held)
+                if row is not None:
+                    saving.append((sequence, Snapshot(sequence.slot, row, sequence.n_prompt)))
+        for sequence, _ in saving:
+            sequence.n_in_flight += 1
+        return tuple(saving)
+
+    def _is_worthwhile(self, sequence: Sequence, endpoint: int) -> bool:
         """Whether a row would hold what the published pages before `endpoint` do not."""
         shape = self._cache.shape
         has_tail = endpoint % shape.page_tokens != 0 or not shape.is_truncatable
         return self._n_most > 0 and sequence.request.uses_cache and has_tail
-
-    def behind(self, lanes: List[Lane]) -> Saving:
-        """Snapshots behind the submission of `lanes`: of sequences that the device has ended before it, which leave now, and of prompts
-        that it completes."""
-        ended = [s for s in self._roster.leaving if s.phase is Phase.SAVING][: self._n_most]
-        saving: list[tuple[Sequence, Snapshot]] = []
-        for sequence in ended:
-            self._reserve(saving, sequence, sequence.n_consumed)
-            self._roster.leave(sequence, Phase.DRAINING)
-            self._pressure.settle(sequence)
-        for lane in lanes:
-            is_prompt_end = lane.is_prompt and lane.position + lane.query_length == lane.sequence.n_prompt
-            if (
-                is_prompt_end
-                and len(saving) < self._n_most
-                and self.is_worthwhile(lane.sequence, lane.sequence.n_prompt)
-            ):
-                self._reserve(saving, lane.sequence, lane.sequence.n_prompt)
-        return tuple(saving)
-
-    def _reserve(self, saving: list[tuple[Sequence, Snapshot]], sequence: Sequence, endpoint: int) -> None:
-        row = self._cache.reserve_row(sequence.held)
-        if row is not None:
-            saving.append((sequence, Snapshot(sequence.slot, row, endpoint)))
-            sequence.n_in_flight += 1
 
     def retire(self, saving: Saving) -> None:
         """The round that wrote these rows was verified."""

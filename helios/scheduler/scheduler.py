@@ -1,8 +1,9 @@
 """Continuous batching: which sequences hold slots, what the next round contains, what a completion means.
 
-It is pure and synchronous: the clock is injected, there is no device and no thread, pages are numbers from `CacheBooks`. Whatever it
-does, a request's tokens are those it would get alone, because programs are exact (design 7); so it is free to choose.
-Invariant: slots and pages of a sequence are given up only after the last round that touches them has been retired (SPEC-8).
+It is pure and synchronous: the clock is injected, there is no device and no thread, pages are numbers from `CacheBooks`.
+Whatever it does, a request's tokens are those it would get alone, because programs are exact (design 7); so it is free to
+choose. Invariant: slots and pages of a sequence are given up only after the last round that touches them has been retired
+(SPEC-8).
 """
 
 from __future__ import annotations
@@ -38,8 +39,9 @@ Delivery = list[tuple[int, list[Event]]]
 
 @dataclass(frozen=True, slots=True)
 class SchedulerLimits:
-    """`max_active` slots are used; a round takes at most `prefill_tokens` prompt tokens, beside running streams so many that the time
-    between two of their tokens stays under `gap_s` by measured costs. `cache_identity` is part of every prefix's key."""
+    """`max_active` slots are used; a round takes at most `prefill_tokens` prompt tokens, beside running streams so many that
+    the time between two of their tokens stays under `gap_s` by measured costs. `cache_identity` is part of every prefix's
+    key."""
 
     max_active: int
     context_tokens: int
@@ -51,8 +53,8 @@ class SchedulerLimits:
 
 
 class Scheduler:
-    """Owns sequences, slots and the books of pages. `submit`, `cancel`, `plan`, `retire`, `fail_all` are its whole life; beside them,
-    `take_transfers` after each plan and `finish_transfer` before the next."""
+    """Owns sequences, slots and the books of pages. `submit`, `cancel`, `plan`, `retire`, `fail_all` are its whole life; beside
+    them, `take_transfers` after each plan and `finish_transfer` before the next."""
 
     def __init__(
         self, limits: SchedulerLimits, programs: ProgramTable, cache: CacheBooks, clock: Callable[[], float]
@@ -68,7 +70,7 @@ class Scheduler:
         self._flights = Flights(programs, self._costs, self._counters, clock)
         self._copies = CopyBook(cache, self._costs, clock)
         self._pressure = Pressure(cache, self._roster, self._copies, self._counters)
-        self._saver = Saver(programs, cache, self._roster, self._pressure, self._counters)
+        self._saver = Saver(programs, cache, self._roster, self._counters)
         n_most_tokens = min(limits.prefill_tokens, programs.rows(RoundKind.PREFILL))
         self._composer = Composer(
             n_most_tokens, limits.gap_s, programs, self._roster, self._pressure, self._costs, clock
@@ -87,7 +89,8 @@ class Scheduler:
     # -- arrivals and departures
 
     def submit(self, key: int, request: GenerationRequest) -> None:
-        """Queue a request under the caller's `key`. Raises ContextLengthError when it can never fit, and what its constraint raises."""
+        """Queue a request under the caller's `key`. Raises ContextLengthError when it can never fit, and what its constraint
+        raises."""
         n_prompt = len(request.prompt_tokens)
         if n_prompt < 1 or n_prompt >= self._limits.context_tokens:
             raise ContextLengthError(n_prompt, self._limits.context_tokens - 1)
@@ -133,20 +136,16 @@ class Scheduler:
         if self._flights.is_closed:
             return None
         self._admitter.start_reloaded()
-        while True:
-            self._admitter.admit()
-            decoding, shares = self._composer.compose()
-            if decoding or shares:
-                return self._plan_lanes(decoding, shares)
-            saving = self._saver.behind([])
-            if saving:
-                return self._launch(None, None, Work(), saving, is_alone=False)
-            if not self._roster.has_news:
-                return None
+        self._admitter.admit()
+        decoding, shares = self._composer.compose()
+        if decoding or shares:
+            return self._plan_lanes(decoding, shares)
+        saving = self._saver.behind([])
+        return self._launch(None, None, Work(), saving, is_alone=False) if saving else None
 
     def _plan_lanes(self, decoding: List[Sequence], shares: Shares) -> Round | None:
-        """A round of these. None when it has to be alone and is not: it changes a phase (a prompt ends), the host decides one of its
-        lanes, or its cost is not known."""
+        """A round of these. None when it has to be alone and is not: it changes a phase (a prompt ends), the host decides one
+        of its lanes, or its cost is not known."""
         kind = RoundKind.DECODE if not shares else RoundKind.MIXED if decoding else RoundKind.PREFILL
         n_lanes, n_rows = len(decoding) + len(shares), len(decoding) + sum([n for _, n in shares])
         now_s = self._clock()
@@ -167,6 +166,7 @@ class Scheduler:
         self, kind: RoundKind | None, program: ProgramShape | None, work: Work, saving: Saving, *, is_alone: bool
     ) -> Round:
         n_admissions, n_restores = len(work.admissions), len(work.restores)
+        self._counters.n_snapshot_restores += n_restores
         round_ = Round(
             program,
             tuple(work.lanes),
@@ -236,9 +236,7 @@ class Scheduler:
             self._roster.forget(sequence)
         elif ending in _DEVICE_REASONS.values():
             self._cache.publish(sequence.held, sequence.tokens, sequence.n_consumed)
-            goes_on = sequence.n_consumed > sequence.n_prompt  # otherwise its state is the prompt's end
-            is_saved = goes_on and self._saver.is_worthwhile(sequence, sequence.n_consumed)
-            self._roster.leave(sequence, Phase.SAVING if is_saved else Phase.DRAINING)
+            self._roster.leave(sequence, Phase.SAVING if self._saver.reserves_answer(sequence) else Phase.DRAINING)
         else:
             self._roster.leave(sequence, Phase.DRAINING)
         return Failed(ending) if isinstance(ending, HeliosError) else Finished(ending, sequence.usage())

@@ -1,8 +1,8 @@
 """One sequence on its way through the model: a table of phases and one function that moves between them.
 
-It knows counts and page numbers, not bytes or devices. What was launched (`n_scheduled`, `n_samples_scheduled`) runs ahead of what
-completions have confirmed (`n_consumed`, `n_sampled`) by at most the rounds in flight. A preempted sequence forgets where it was and
-keeps what it said: it comes back with `tokens`, its prompt and its output so far, as the tokens to compute.
+It knows counts and page numbers, not bytes or devices. What was launched (`n_scheduled`, `n_samples_scheduled`) runs ahead of
+what completions have confirmed (`n_consumed`, `n_sampled`) by at most the rounds in flight. A preempted sequence forgets where
+it was and keeps what it said: it comes back with `tokens`, its prompt and its output so far, as the tokens to compute.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class Sequence:
 
     `tokens`: prompt and output so far. `n_context`: how many of them this stay in a slot has to consume before it samples.
     `n_positions`: positions that its pages have room for. `page_entries`: (page index, page id) that its slot's table lacks still.
-    `mask`: what its constraint allows next.
+    `mask`: what its constraint allows next. `saved_row`: the row that its last state will be saved in.
     """
 
     __slots__ = (
@@ -78,6 +78,7 @@ class Sequence:
         "phase",
         "prefix",
         "request",
+        "saved_row",
         "slot",
         "submitted_s",
         "tokens",
@@ -123,6 +124,7 @@ class Sequence:
         self.n_consumed = 0
         self.n_samples_scheduled = self.n_sampled
         self.n_in_flight = 0
+        self.saved_row = -1
 
     @property
     def n_emitted(self) -> int:

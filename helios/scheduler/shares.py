@@ -14,7 +14,8 @@ LEAST_PROMPT_TOKENS = 16
 
 
 def mixed_budget(n_most: int, n_within_gap: int | None) -> int:
-    """Prompt tokens of a round with decoding streams. `n_within_gap`: what fits the gap target by measured costs, None if unknown."""
+    """Prompt tokens of a round with decoding streams. `n_within_gap`: what fits the gap target by measured costs, None if
+    unknown."""
     n_wanted = UNMEASURED_PROMPT_TOKENS if n_within_gap is None else max(LEAST_PROMPT_TOKENS, n_within_gap)
     return min(n_most, n_wanted)
 

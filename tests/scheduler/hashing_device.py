@@ -1,8 +1,8 @@
 """A device that hashes: the next token is a hash of everything its slot's pages hold, read through the page table.
 
-It keeps the device's half of the bargain (state rows, page tables, snapshot rows, EOS and limit, completions, copies to and from host
-memory) in plain Python. Pages and rows hold token values and nothing protects them, so any mistake in the books (a page in two hands,
-a stale table, a snapshot that was published too early, a copy that is not there yet) changes a token.
+It keeps the device's half of the bargain (state rows, page tables, snapshot rows, EOS and limit, completions, copies to and from
+host memory) in plain Python. Pages and rows hold token values and nothing protects them, so any mistake in the books (a page in two
+hands, a stale table, a snapshot that was published too early, a copy that is not there yet) changes a token.
 """
 
 from __future__ import annotations
