@@ -90,7 +90,6 @@ class CacheBooks:
             self._rows.pin(match.snapshot, now)
         if not is_private:
             self._promise(holding, tokens)
-        self._n_reused_tokens += match.n_tokens
         self._schedule_publication(holding)
         return holding
 
@@ -109,6 +108,7 @@ class CacheBooks:
             transfers.append(self._rows.load(snapshot))
         _wait_for_loads(holding)
         holding.is_reloaded = True
+        self._n_reused_tokens += holding.n_reused
         return transfers
 
     def attach(self, holding: Holding) -> list[tuple[int, int]]:

@@ -414,19 +414,21 @@ def test_the_last_token_of_a_page_is_an_endpoint_without_a_row() -> None:
 
 def test_a_snapshot_that_was_made_again_counts_as_used() -> None:
     """CACHE-3: its row outlives one that was not."""
-    books = make_books(n_rows=2)
-    for tail in [(1,), (2,)]:
-        run(books, SYSTEM + tail, snapshot=True)
-    holding = begin(books, (*SYSTEM, 1))
-    books.publish(holding, (*SYSTEM, 1), len(SYSTEM) + 1)
-    row = books.reserve_row(holding)  # makes way: the first
-    assert row is not None
-    books.publish_snapshot(holding, (*SYSTEM, 1), len(SYSTEM) + 1, row)
-    assert [n_found(books, (*SYSTEM, tail, 9)) - len(SYSTEM) for tail in (1, 2)] == [1, 1]
-    spare = books.lookup(KEY, (*SYSTEM, 2, 9), len(SYSTEM) + 1)
-    books.release(books.open(KEY, (*SYSTEM, 2, 9), spare))
-    run(books, (*SYSTEM, 3), snapshot=True)
-    assert [n_found(books, (*SYSTEM, tail, 9)) - len(SYSTEM) for tail in (1, 2, 3)] == [0, 1, 1]
+    books = make_books(n_rows=3)
+    for tail in [1, 2, 1, 3, 4]:
+        run(books, (*SYSTEM, tail), snapshot=True)
+    assert [n_found(books, (*SYSTEM, tail)) - len(SYSTEM) for tail in (1, 2, 3, 4)] == [1, 0, 1, 1]
+
+
+def test_only_what_a_sequence_takes_up_counts_as_reused() -> None:
+    """MET-1: a sequence that found no room for the rest is counted when it comes back, once."""
+    books = make_books()
+    run(books, (*SYSTEM, 1))
+    turned_away = books.open(KEY, (*SYSTEM, 1), books.lookup(KEY, (*SYSTEM, 1), len(SYSTEM)))
+    books.release(turned_away)
+    assert books.statistics()["cache_reused_tokens_total"] == 0
+    run(books, (*SYSTEM, 1))
+    assert books.statistics()["cache_reused_tokens_total"] == len(SYSTEM)
 
 
 # -- eviction -----------------------------------------------------------------------------------------------------------
