@@ -185,8 +185,7 @@ class Frontend:
 
     def _syntax_of(self, reading: Reading) -> AnswerSyntax | None:
         """What stops are matched on has to be the same for the model worker and for the presentation (STOP-3)."""
-        is_parsed = reading.is_parsed and self._syntax.is_parsed(has_tools=bool(reading.tools))
-        return self._syntax if is_parsed else None
+        return self._syntax if reading.is_parsed else None
 
     def _eos_of(self, options: GenerationOptions) -> tuple[int, ...]:
         return () if options.ignores_eos else self._eos_tokens
