@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -10,8 +9,6 @@ from typing import Any
 import openai
 import pytest
 
-from helios.contract.enums import ToolSyntax
-from helios.contract.frontend import Frontend
 from helios.scheduler.request import GenerationRequest
 from helios.tokenizer.tokenizer import Tokenizer
 from tests.output.answers import ARGUMENTS, EXAMPLES, Example, with_tokens
@@ -38,16 +35,8 @@ def spoken(request: pytest.FixtureRequest, plain_tokenizer: Tokenizer) -> Iterat
     name, _, kind = request.param.partition("-")
     example = next(each for each in EXAMPLES if each.name == name)
     tokenizer = with_tokens(plain_tokenizer, example.tokens) if kind == "tokens" else plain_tokenizer
-    with speaking(tokenizer, _with_section_separators(example), template_of(example)) as server:
+    with speaking(tokenizer, example.frontend, template_of(example)) as server:
         yield example, server
-
-
-def _with_section_separators(example: Example) -> Frontend:
-    """Inside of a section the tags bring their own newlines."""
-    markers = example.frontend.tool_markers
-    if example.frontend.tool_syntax is not ToolSyntax.DSML or markers is None:
-        return example.frontend
-    return dataclasses.replace(example.frontend, tool_markers=dataclasses.replace(markers, call_separator=""))
 
 
 def test_a_rendered_answer_reaches_the_client(spoken: tuple[Example, Speaking]) -> None:
