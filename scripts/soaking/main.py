@@ -28,6 +28,7 @@ ROOT = Path(__file__).resolve().parents[2]
 CONTEXT_TOKENS = 512
 TEMPLATE_TOKENS = 64  # more than a chat template adds
 MAX_ACTIVE = 8
+CACHE_GB = 0.07  # less than eight whole contexts of the default model: page shortage is part of the run, and memory is soon level
 CONCURRENCY = 20
 QUEUE_CAPACITY = 10  # fewer than the clients, so that some are refused for lack of room
 PROBE_EVERY = 250
@@ -179,6 +180,12 @@ def _serve_command(arguments: argparse.Namespace) -> list[str]:
     command = (
         shlex.split(arguments.product) if arguments.product else [sys.executable, str(ROOT / "dist" / "helios.pyz")]
     )
-    limits = {"--port": 0, "--max-active": MAX_ACTIVE, "--context": CONTEXT_TOKENS, "--queue-capacity": QUEUE_CAPACITY}
+    limits = {
+        "--port": 0,
+        "--max-active": MAX_ACTIVE,
+        "--context": CONTEXT_TOKENS,
+        "--queue-capacity": QUEUE_CAPACITY,
+        "--cache-gb": CACHE_GB,
+    }
     flags = [str(part) for pair in limits.items() for part in pair]
     return [*command, "serve", *([arguments.model] if arguments.model else []), *flags]
