@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import argparse
 import dataclasses
 from pathlib import Path
 
 import pytest
 
+from helios.cli.model import add_settings
 from helios.errors import MissingFileError, SettingError
 from helios.settings import Settings, cache_directory, flag_help, kernel_target, native_directory, setting_names
 
@@ -59,6 +61,12 @@ def test_a_flag_wins_over_the_environment_and_that_over_the_file(
         ("device", "tpu"),
         ("host", ""),
         ("log_level", "LOUD"),
+        ("cache_gb", "0"),
+        ("offload_gb", "-1"),
+        ("gap_target", "0.5"),
+        ("temperature", "2.5"),
+        ("top_k", "40.5"),
+        ("vllm_metrics", "yes"),
     ],
 )
 def test_a_malformed_value_says_what_is_accepted(name: str, value: str) -> None:
@@ -74,11 +82,25 @@ def test_a_malformed_variable_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
         Settings.load({})
 
 
+def test_what_is_true_or_false_can_be_said_in_all_places(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    parser = argparse.ArgumentParser()
+    add_settings(parser, ["vllm_metrics"])
+    assert not Settings.load(vars(parser.parse_args([]))).vllm_metrics
+    assert Settings.load(vars(parser.parse_args(["--vllm-metrics"]))).vllm_metrics
+    config = tmp_path / "helios.toml"
+    config.write_text("vllm_metrics = true\n")
+    assert Settings.load({}, config).vllm_metrics
+    monkeypatch.setenv("HELIOS_VLLM_METRICS", "False")
+    assert not Settings.load({}, config).vllm_metrics
+    assert flag_help("vllm_metrics").endswith("(true or false; default false)")
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [
         ("port = true", "setting port is"),
         ("port = 1.5", "setting port is"),
+        ("vllm_metrics = 1", "setting vllm_metrics is '1'; it must be true or false"),
         ("port = [1]", "setting port is"),
         ("host = 7", "setting host is"),
         ("prot = 1", "unknown key 'prot'"),
