@@ -248,7 +248,7 @@ def completion_layout(subject: Subject) -> Violations:
 def _score_problems(subject: Subject, layout: execution.CompletionLayout) -> Violations:
     scored = [p for p in subject.manifest.programs if p.operation == execution.OPERATION_SCORED_PREFILL]
     n_rows = max((program.packed_token_capacity for program in scored), default=0)
-    if layout.scores_capacity < n_rows:
+    if 0 < layout.scores_capacity < n_rows:
         yield f"completion, field 'scores_capacity' is {layout.scores_capacity:,}, a program scores {n_rows:,} tokens"
     if layout.score_nbytes != (SCORE_NBYTES if layout.scores_capacity else 0):
         yield f"completion, field 'score_nbytes' is {layout.score_nbytes}, a score has {SCORE_NBYTES}"
