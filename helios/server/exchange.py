@@ -6,6 +6,7 @@ reader's socket has taken everything, piece by piece, so that an endpoint that h
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -37,8 +38,6 @@ class Wire(Protocol):
     def send_body(self, piece: bytes) -> None: ...
     def send_end(self) -> None: ...
     async def drained(self) -> None: ...
-    @property
-    def is_paused(self) -> bool: ...
 
 
 class Exchange:
@@ -48,6 +47,9 @@ class Exchange:
         self.request = request
         self.status: int | None = None
         self._wire = wire
+        self._turn = (
+            asyncio.Lock()
+        )  # of writers: a large event is several pieces, and those of another must not come between
 
     def start(self, status: int, headers: Headers) -> None:
         """Send the response's head; without a Content-Length the body is chunked."""
@@ -57,13 +59,19 @@ class Exchange:
         self._wire.send_head(status, (*headers, ("X-Request-Id", self.request.id)))
 
     async def write(self, content: bytes) -> None:
-        for at in range(0, len(content), _PIECE_NBYTES):
-            self._wire.send_body(content[at : at + _PIECE_NBYTES])
-            await self._wire.drained()
+        """Send `content`, whole for its reader, however many writers there are and even when this one is cancelled."""
+        async with self._turn:
+            for end in range(_PIECE_NBYTES, len(content) + _PIECE_NBYTES, _PIECE_NBYTES):
+                self._wire.send_body(content[end - _PIECE_NBYTES : end])
+                try:
+                    await self._wire.drained()
+                except asyncio.CancelledError:
+                    self._wire.send_body(content[end:])
+                    raise
 
     def write_comment(self, piece: bytes) -> None:
-        """Send filler without waiting, or not at all when the reader has paused."""
-        if not self._wire.is_paused:
+        """Send filler without waiting, or not at all while something is being sent."""
+        if not self._turn.locked():
             self._wire.send_body(piece)
 
     async def finish(self) -> None:

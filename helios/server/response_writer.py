@@ -38,10 +38,6 @@ class ResponseWriter:
 
     # -- the Wire of an exchange
 
-    @property
-    def is_paused(self) -> bool:
-        return not self._writable.is_set()
-
     def send_head(self, status: int, headers: Headers) -> None:
         all_headers = [*headers, ("Date", formatdate(usegmt=True)), ("Server", "helios")]
         if self.is_last:

@@ -209,8 +209,9 @@ def test_the_file_of_a_passed_socket_stays(manager: Manager) -> None:
     assert path.exists()
 
 
-def test_a_passed_socket_that_does_not_listen_is_one_line(manager: Manager) -> None:
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as held:
+@pytest.mark.parametrize("kind", [socket.SOCK_DGRAM, socket.SOCK_STREAM])
+def test_a_passed_socket_that_does_not_listen_is_one_line(manager: Manager, kind: socket.SocketKind) -> None:
+    with socket.socket(socket.AF_INET, kind) as held:
         held.bind(("127.0.0.1", 0))
         child = manager.start("port=0", passed=held)
         _, said = child.communicate(timeout=30)
