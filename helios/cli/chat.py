@@ -116,12 +116,14 @@ class LocalAssistant:
         self._runner = asyncio.Runner()
 
     def reply(self, body: dict[str, Any]) -> Generator[str, None, None]:
+        from helios.output.events import ContentDelta
+
         call = self._frontend.prepare_chat(json.dumps(body).encode())
         choice = self._runner.run(self._start(call))
         try:
             while True:
                 delta = self._runner.run(choice.next_delta())
-                yield delta.text
+                yield "".join(part.event.text for part in delta.parts if isinstance(part.event, ContentDelta))
                 if delta.finish_reason is not None:
                     return
         finally:
@@ -136,4 +138,4 @@ class LocalAssistant:
         from helios.server.choice import Choice
 
         generation = self._engine.submit(call.requests[0])
-        return Choice(0, generation, self._frontend.pipeline(call.options), keeps_tokens=False)
+        return Choice(0, generation, self._frontend.pipeline(call), call.reading, attribution=None)

@@ -37,6 +37,10 @@ class SamplingDefaults(Protocol):
     def min_p(self) -> float | None: ...
     @property
     def repetition_penalty(self) -> float | None: ...
+    @property
+    def frequency_penalty(self) -> float | None: ...
+    @property
+    def presence_penalty(self) -> float | None: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,8 +114,12 @@ def _read_sampling(fields: Fields, limits: Limits, new_seed: int) -> SamplingPar
         top_k=int(max(_first(top_k, defaults.top_k, neutral.top_k), 0)),
         min_p=_first(fields.number("min_p", 0, 1), defaults.min_p, neutral.min_p),
         repetition_penalty=_first(_repetition(fields), defaults.repetition_penalty, neutral.repetition_penalty),
-        frequency_penalty=_first(fields.number("frequency_penalty", -2, 2), neutral.frequency_penalty),
-        presence_penalty=_first(fields.number("presence_penalty", -2, 2), neutral.presence_penalty),
+        frequency_penalty=_first(
+            fields.number("frequency_penalty", -2, 2), defaults.frequency_penalty, neutral.frequency_penalty
+        ),
+        presence_penalty=_first(
+            fields.number("presence_penalty", -2, 2), defaults.presence_penalty, neutral.presence_penalty
+        ),
         seed=(new_seed if seed is None else seed) & _SEED_BITS,
         logit_bias=tuple(_read_biases(fields, limits.vocabulary)),
     )

@@ -37,6 +37,8 @@ class Defaults:
     top_k: int | None = None
     min_p: float | None = None
     repetition_penalty: float | None = None
+    frequency_penalty: float | None = None
+    presence_penalty: float | None = None
 
 
 def plain_frontend() -> Frontend:
@@ -71,6 +73,10 @@ class ScriptedGeneration:
     def give(self, token_id: int, logprob: float | None = None, candidates: tuple[tuple[int, float], ...] = ()) -> None:
         """One token, and the ending that it brings about."""
         self._loop.call_soon_threadsafe(self._give, Token(token_id, logprob, candidates=candidates))
+
+    def send(self, event: Event) -> None:
+        """Any event that ends nothing."""
+        self._loop.call_soon_threadsafe(self._queue.put_nowait, event)
 
     def fail(self, error: HeliosError) -> None:
         self._loop.call_soon_threadsafe(self._end, Failed(error))

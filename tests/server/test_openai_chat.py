@@ -169,11 +169,11 @@ def test_core_defaults_fill_what_the_request_leaves_out(
     start_server: Callable[..., RunningServer], engine: ScriptedEngine
 ) -> None:
     """CON-2."""
-    engine.sampling_defaults = Defaults(temperature=0.2, top_p=0.9, top_k=40)
+    engine.sampling_defaults = Defaults(temperature=0.2, top_p=0.9, top_k=40, frequency_penalty=0.5)
     server = start_server()
     server.chat(top_k=5)
     sampling = engine.generations[0].request.sampling
-    assert (sampling.temperature, sampling.top_p, sampling.top_k) == (0.2, 0.9, 5)
+    assert (sampling.temperature, sampling.top_p, sampling.top_k, sampling.frequency_penalty) == (0.2, 0.9, 5, 0.5)
 
 
 @pytest.mark.parametrize("is_stream", [False, True])
