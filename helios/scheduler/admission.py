@@ -17,6 +17,9 @@ from helios.scheduler.pressure import Pressure
 from helios.scheduler.roster import Roster
 from helios.scheduler.sequence import Phase, Sequence
 
+# So many let others pass in one go: each look-up costs time.
+MOST_WAITING_FOR_PREFIX = 32
+
 
 class _Verdict(enum.Enum):
     ENTERED = enum.auto()
@@ -57,16 +60,18 @@ class Admitter:
         roster, short = self._roster, self._pressure.first_short
         roster.has_news = False
         n_starting = sum(1 for s in roster.active if s.phase is not Phase.DECODE)
+        n_waiting = 0
         for sequence in tuple(roster.queued):
             if short is not None and short.order < sequence.order:  # it is waiting for those pages already
                 roster.has_news = True
                 return False
-            if n_starting >= self._n_most_starting:
+            if n_starting >= self._n_most_starting or n_waiting >= MOST_WAITING_FOR_PREFIX:
                 return False
             verdict = self._try(sequence) if roster.n_free_slots else _Verdict.WAITS_FOR_PAGES
             if verdict is _Verdict.WAITS_FOR_PAGES:
                 return self._displace(sequence)
             n_starting += verdict is _Verdict.ENTERED
+            n_waiting += verdict is _Verdict.WAITS_FOR_PREFIX
         return False
 
     def start_reloaded(self) -> None:

@@ -6,9 +6,8 @@ tokens beside them are as many as keep the round within the gap target, so that 
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from helios.scheduler.costs import CostRecord
+from helios.scheduler.flight import decode_round_s
 from helios.scheduler.pressure import Pressure
 from helios.scheduler.programs import ProgramTable, RoundKind
 from helios.scheduler.roster import Roster
@@ -29,7 +28,6 @@ class Composer:
         roster: Roster,
         pressure: Pressure,
         costs: CostRecord,
-        clock: Callable[[], float],
     ) -> None:
         self._prefill_tokens = prefill_tokens
         self._gap_s = gap_s
@@ -37,12 +35,11 @@ class Composer:
         self._roster = roster
         self._pressure = pressure
         self._costs = costs
-        self._clock = clock
         self._n_most_decoding = programs.lanes(RoundKind.DECODE)
 
     def compose(self) -> tuple[list[Sequence], Shares]:
         """(sequences that decode one token, prompts with their shares); all of them have pages for it."""
-        self._pressure.first_short = None
+        self._pressure.begin()
         decoding: list[Sequence] = []
         prompts: list[Sequence] = []
         for sequence in tuple(self._roster.active):
@@ -84,6 +81,5 @@ class Composer:
 
     def _n_within_gap(self, n_decoding: int) -> int | None:
         """Prompt tokens that measured costs allow beside so many streams."""
-        program = self._programs.choose(RoundKind.DECODE, n_decoding, n_decoding)
-        decode_s = None if program is None else self._costs.round_s(program.index, n_decoding, self._clock())
+        decode_s = decode_round_s(self._programs, self._costs, n_decoding)
         return None if decode_s is None else self._costs.prompt_tokens_within(self._gap_s - decode_s)

@@ -69,6 +69,11 @@ class CostRecord:
         cost = self._costs.get((program, n_rows.bit_length()))
         return cost.duration_s if cost is not None and abs(now_s - cost.observed_s) <= STALE_S else None
 
+    def last_round_s(self, program: int, n_rows: int) -> float | None:
+        """The same without a doubt about its age: good for an estimate."""
+        cost = self._costs.get((program, n_rows.bit_length()))
+        return None if cost is None else cost.duration_s
+
     # -- prompt tokens
 
     def observe_prompt(self, n_tokens: int, duration_s: float) -> None:

@@ -88,7 +88,7 @@ class Flights:
             if flight.kind is RoundKind.DECODE:
                 self._count_grammar(flight)
             else:
-                self._observe_prompt(flight.round_, duration_s, now_s)
+                self._observe_prompt(flight.round_, duration_s)
         return flight
 
     def _count_grammar(self, flight: Flight) -> None:
@@ -96,19 +96,19 @@ class Flights:
             n_constrained = sum(1 for x in flight.round_.lanes if x.sequence.request.constraint is not None)
             self._counters.n_mixed_grammar_steps += 0 < n_constrained < len(flight.round_.lanes)
 
-    def _observe_prompt(self, round_: Round, duration_s: float, now_s: float) -> None:
+    def _observe_prompt(self, round_: Round, duration_s: float) -> None:
         """Of a mixed round, what its streams would have taken alone does not count."""
         n_decoding = sum(1 for lane in round_.lanes if not lane.is_prompt)
         n_tokens = round_.n_rows - n_decoding
         self._counters.n_computed_tokens += n_tokens
-        decode_s = decode_round_s(self._programs, self._costs, n_decoding, now_s)
+        decode_s = decode_round_s(self._programs, self._costs, n_decoding)
         if decode_s is not None:
             self._costs.observe_prompt(n_tokens, duration_s - decode_s)
 
 
-def decode_round_s(programs: ProgramTable, costs: CostRecord, n_lanes: int, now_s: float) -> float | None:
-    """What a round of `n_lanes` decoding streams takes; None while unknown or stale."""
+def decode_round_s(programs: ProgramTable, costs: CostRecord, n_lanes: int) -> float | None:
+    """What a round of `n_lanes` decoding streams took when there last was one; None while unknown."""
     if not n_lanes:
         return 0.0
     program = programs.choose(RoundKind.DECODE, n_lanes, n_lanes)
-    return None if program is None else costs.round_s(program.index, n_lanes, now_s)
+    return None if program is None else costs.last_round_s(program.index, n_lanes)

@@ -24,6 +24,9 @@ class RoundKind(enum.Enum):
     SNAPSHOT = "snapshot"
 
 
+# How many of the smallest programs that fit a round are tried to learn what they cost.
+N_PROBED = 2
+
 # Without these a core serves, and reuses prefixes at whole pages only.
 OPTIONAL = frozenset({RoundKind.RESTORE, RoundKind.SNAPSHOT})
 
@@ -48,10 +51,15 @@ class ProgramTable:
         """Most packed tokens of one program of this kind that takes `n_lanes` lanes; 0 when there is none."""
         return max((p.packed_token_capacity for p in self._programs[kind] if p.batch_capacity >= n_lanes), default=0)
 
-    def n_most_starting(self, *, restores: bool) -> int:
-        """How many prompts may be under way at once, so that one submission can start them all. `restores`: from snapshots too."""
-        kinds = [RoundKind.PREFILL, RoundKind.INITIALIZE] + ([RoundKind.RESTORE] if restores else [])
-        return min(self.lanes(kind) for kind in kinds)
+    def n_most_starting(self, n_rows: int) -> int:
+        """How many prompts may be under way at once, so that one submission can start them all, also from snapshots where the cache
+        has `n_rows` of them. Raises ContractError when they could not be restored."""
+        n_most = min(self.lanes(RoundKind.PREFILL), self.lanes(RoundKind.INITIALIZE))
+        if not n_rows:
+            return n_most
+        if not self.lanes(RoundKind.RESTORE):
+            raise ContractError(f"the cache has {n_rows} snapshot rows, the core has no restore program")
+        return min(n_most, self.lanes(RoundKind.RESTORE))
 
     def choose(
         self,
@@ -60,16 +68,19 @@ class ProgramTable:
         n_rows: int,
         cost_s: Callable[[ProgramShape], float | None] = lambda shape: None,
     ) -> ProgramShape | None:
-        """The cheapest program that holds `n_lanes` and `n_rows`, or None. A smallest one of unknown cost is taken, so that it
-        becomes known; larger ones compete once other rounds have measured them."""
+        """The cheapest program that holds `n_lanes` and `n_rows`, or None. Of the two smallest, one of unknown cost is taken,
+        so that it becomes known; larger ones compete once other rounds have measured them."""
         best: ProgramShape | None = None
         best_s = 0.0
+        n_fit = 0
         for shape in self._programs[kind]:
             if shape.batch_capacity < n_lanes or shape.packed_token_capacity < n_rows:
                 continue
+            n_fit += 1
             duration_s = cost_s(shape)
-            if best is None and duration_s is None:
-                return shape
-            if duration_s is not None and (best is None or duration_s < best_s):
+            if duration_s is None:
+                if n_fit <= N_PROBED:
+                    return shape
+            elif best is None or duration_s < best_s:
                 best, best_s = shape, duration_s
         return best

@@ -72,11 +72,9 @@ class Scheduler:
         self._pressure = Pressure(cache, self._roster, self._copies, self._counters)
         self._saver = Saver(programs, cache, self._roster, self._counters)
         n_most_tokens = min(limits.prefill_tokens, programs.rows(RoundKind.PREFILL))
-        self._composer = Composer(
-            n_most_tokens, limits.gap_s, programs, self._roster, self._pressure, self._costs, clock
-        )
+        self._composer = Composer(n_most_tokens, limits.gap_s, programs, self._roster, self._pressure, self._costs)
         self._admitter = Admitter(
-            programs.n_most_starting(restores=cache.shape.n_rows > 0),
+            programs.n_most_starting(cache.shape.n_rows),
             n_most_tokens,
             cache,
             self._roster,
@@ -144,19 +142,16 @@ class Scheduler:
         return self._launch(None, None, Work(), saving, is_alone=False) if saving else None
 
     def _plan_lanes(self, decoding: List[Sequence], shares: Shares) -> Round | None:
-        """A round of these. None when it has to be alone and is not: it changes a phase (a prompt ends), the host decides one
-        of its lanes, or its cost is not known."""
+        """A round of these. None when it needs its completion before another may follow, and one is in flight (SPEC-7, STOP-3): it
+        has prompts, which change phase; the host decides one of its lanes; or what it costs is not known."""
         kind = RoundKind.DECODE if not shares else RoundKind.MIXED if decoding else RoundKind.PREFILL
-        n_lanes, n_rows = len(decoding) + len(shares), len(decoding) + sum([n for _, n in shares])
+        n_lanes, n_rows = len(decoding) + len(shares), len(decoding) + sum(n for _, n in shares)
         now_s = self._clock()
         program = self._programs.choose(kind, n_lanes, n_rows, lambda p: self._costs.round_s(p.index, n_rows, now_s))
         if program is None:
             raise InternalError(f"no {kind.value} program takes {n_lanes} lanes and {n_rows} rows")
-        is_alone = (
-            any(s.is_host_decided for s in decoding)
-            or any(s.is_host_decided or n == s.n_context - s.n_scheduled for s, n in shares)
-            or self._costs.round_s(program.index, n_rows, now_s) is None
-        )
+        is_known = self._costs.round_s(program.index, n_rows, now_s) is not None
+        is_alone = bool(shares) or not is_known or any(s.is_host_decided for s in decoding)
         if is_alone and self._flights:
             return None
         work = assemble(self._cache, decoding, shares)

@@ -99,7 +99,8 @@ class Turmoil:
             self._after("cancelled")
 
     def plan(self) -> None:
-        round_ = self.simulation.plan()
+        simulation = self.simulation
+        round_ = simulation.plan()
         if round_ is not None:
             kinds = {lane.is_prompt for lane in round_.lanes}
             kind = (
@@ -112,7 +113,10 @@ class Turmoil:
                 else "decode"
             )
             self.counts[f"{kind} rounds"] += 1
-            self.counts["second frames"] += len(self.simulation.in_flight) == 2
+            self.counts["second frames"] += len(simulation.in_flight) == 2
+        else:
+            has_hope = simulation.in_flight or simulation.scheduler.is_waiting or not simulation.scheduler.has_work
+            assert has_hope, "requests are waiting, and no round can be planned"
         self._after("planned")
 
     def execute(self) -> None:
@@ -198,8 +202,6 @@ class Turmoil:
         simulation = self.simulation
         simulation.scheduler.check()
         self._overwrite_free()
-        if not simulation.in_flight and simulation.scheduler.has_work and not simulation.device.copying:
-            self.counts["idle with work"] += 1
 
     def _overwrite_free(self) -> None:
         cache, device = self.simulation.cache, self.simulation.device
