@@ -27,8 +27,17 @@ def directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def loaded(directory: Path) -> Iterator[Loaded]:
+def tiny(directory: Path) -> Iterator[Loaded]:
     with Loaded(prepare_tiny(directory), 24) as opened:
+        yield opened
+
+
+@pytest.fixture(scope="module", params=["tiny", "default"])
+def loaded(request: pytest.FixtureRequest, tiny: Loaded, default_core: Path) -> Iterator[Loaded]:
+    if request.param == "tiny":
+        yield tiny
+        return
+    with Loaded(default_core, 24, n_threads=2) as opened:
         yield opened
 
 
@@ -41,9 +50,9 @@ def scores_of(loaded: Loaded, slot: int, chunks: list[int]) -> list[PromptScore]
     return scores
 
 
-def test_every_prompt_token_but_the_first_is_scored(loaded: Loaded, directory: Path) -> None:
+def test_every_prompt_token_but_the_first_is_scored(tiny: Loaded, directory: Path) -> None:
     """An independent forward pass agrees on probabilities and on what would have been likelier."""
-    scores = scores_of(loaded, 0, [64, 26])
+    scores = scores_of(tiny, 0, [64, 26])
     expected = LlamaReference(directory / "tiny.gguf").logprobs(list(PROMPT))
     assert [score.token_id for score in scores] == list(PROMPT[1:])
     for score, row in zip(scores, expected, strict=False):
