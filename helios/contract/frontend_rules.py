@@ -16,12 +16,14 @@ MAX_EOS = 16  # HELIOS_MAX_EOS of kernels.h
 MAX_MARKER_CHARACTERS = 200
 MAX_NEWLINES = 4
 
-# A reasoning syntax that only one tool syntax can carry, and the tool syntax that needs a reasoning syntax of its own.
+# A reasoning syntax that only one tool syntax can carry, the tool syntax that needs a reasoning syntax of its own, and the one
+# whose elements leave no place for tags.
 _NEEDS_TOOL = {
     ReasoningSyntax.XTML_THINK: ToolSyntax.XTML,
     ReasoningSyntax.RECIPIENT_HEADERS: ToolSyntax.RECIPIENT_FRAMES,
 }
 _NEEDS_REASONING = {ToolSyntax.RECIPIENT_FRAMES: ReasoningSyntax.RECIPIENT_HEADERS}
+_NEVER_TOGETHER = (ToolSyntax.XTML, ReasoningSyntax.THINK_TAGS)
 
 
 @rule("frontend", "prompt and output need their syntax, and generation its ends")
@@ -48,6 +50,8 @@ def syntax_pairs(subject: Subject) -> Violations:
     if _NEEDS_REASONING.get(tool, reasoning) is not reasoning:
         needed = _NEEDS_REASONING[tool].name
         yield f"frontend, field 'tool_syntax' is {tool.name}, which needs the reasoning syntax {needed}"
+    if (tool, reasoning) == _NEVER_TOGETHER:
+        yield f"frontend, field 'reasoning_syntax' is {reasoning.name}, which the tool syntax {tool.name} cannot carry"
 
 
 @rule("syntax-data", "a syntax has its markers, and no syntax has none (FE-2)")

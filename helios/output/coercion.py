@@ -18,7 +18,7 @@ _MOST_LITERAL_CHARACTERS = 100_000
 _MOST_REFERENCES = 32
 _INTEGER = re.compile(r"(-?\d+)(\.0+)?", re.ASCII)
 _NUMBER = re.compile(r"-?(0|[1-9]\d*)(\.\d+)?([eE][+-]?\d+)?", re.ASCII)
-_STRING_OR_BLANKS = re.compile(r'("(?:[^"\\]|\\.)*")|[ \t\r\n]+')
+_STRING_OR_BLANKS = re.compile(r'("[^"\\]*+(?:\\.[^"\\]*+)*+")|[ \t\r\n]+')
 
 
 @dataclass(frozen=True, slots=True)

@@ -51,7 +51,7 @@ def frames_table(frontend: Frontend, markup: Markup, *, has_tools: bool) -> Stat
     return StateTable(
         states,
         "idle",
-        routes={"self": "reasoning", "": "content"},
+        routes={"self": "reasoning", "user": "content", "commentary": "content", "": "content"},
         tool_route="frame" if has_tools else "",
         generic_recipient=markers.generic_recipient,
     )

@@ -178,7 +178,7 @@ class AnswerParser:
         name = self._registered(recipient)
         is_generic = recipient == self._table.generic_recipient
         self._recipient = "" if is_generic else name or ""
-        if self._table.tool_route and (is_generic or name is not None):
+        if recipient not in self._table.routes and self._table.tool_route and (is_generic or name is not None):
             self._enter(self._table.tool_route)
         else:
             self._enter(self._table.routes.get(recipient, self._table.routes[""]))
@@ -194,23 +194,23 @@ class AnswerParser:
         return name is not None and self._recipient in ("", name)
 
     def _registered(self, name: str) -> str | None:
-        """The tool that is named, also where a tool without a namespace is named as its own: `f.f` for `f`."""
+        """The tool that is named. A recipient without a namespace may be named as its own: `f.f` for `f`."""
         head, _, tail = name.partition(".")
-        return name if name in self._tools else head if head == tail and head in self._tools else None
+        is_doubled = head == tail and bool(self._table.tool_route)
+        return name if name in self._tools else head if is_doubled and head in self._tools else None
 
     def _sink(self, text: str) -> None:
         """Plain text to what it is in this state. What the prompt holds of the answer is not said again."""
         sink = self._state.sink
         n_said = min(self._n_opening, len(text))
         self._n_opening -= n_said
-        shown = self._markup.shown(text)
         if sink is Sink.VALUE:
-            self._calls.text(shown)
+            self._calls.text(self._markup.shown(text))
         elif sink is Sink.ARGUMENTS:
-            self._calls.arguments(shown)
+            self._calls.arguments(self._markup.shown(text))
         elif sink is not Sink.NOTHING:
             shown = self._markup.shown(text[n_said:])
-            self._has_reasoned |= sink is Sink.REASONING
+            self._has_reasoned |= sink is Sink.REASONING and bool(shown)
             self._emit(ReasoningDelta(shown) if sink is Sink.REASONING else ContentDelta(shown))
 
     def _enter(self, name: str) -> None:

@@ -9,7 +9,8 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-from helios.contract.frontend import Frontend
+from helios.contract.frontend import Frontend, Markers
+from helios.errors import InternalError
 from helios.output.markup import SURROGATES, Markup
 from helios.output.pattern import Capture, Delimiter
 from helios.output.states import Exit, Phase, Sink, State, StateTable, Step, ValueKind
@@ -20,19 +21,25 @@ _ATTRIBUTE = re.compile(r'([^\s="]+)="([^"]*)"')
 
 def xtml_table(frontend: Frontend, markup: Markup, *, has_tools: bool, is_structured: bool) -> StateTable:
     """The states of one answer. Without tools a tools element is content as it stands (T10)."""
+    markers, reasoning = frontend.tool_markers, frontend.reasoning_markers
+    if markers is None:
+        raise InternalError("a contract with XTML was accepted without its markers")
     element = _Elements(markup)
     message_end = Exit(element.closer("message"), "between")
     response = Exit(element.opener("response"), "response")
-    tools_opener, tools_closer = element.opener("tools"), element.closer("tools")
+    tools_opener, tools_closer = element.pair(markers.call)
     tools = Exit(tools_opener, "tools") if has_tools else Exit(tools_opener, "tools_text", (Step.ECHO,))
-    think = (Exit(element.opener("think"), "think"),) if frontend.reasoning_markers is not None else ()
-    think_end = Exit(element.closer("think"), "between")
+    think: tuple[Exit, ...] = ()
+    think_end: tuple[Exit, ...] = ()
+    if reasoning is not None and reasoning.reasoning is not None:
+        think_opener, think_closer = element.pair(reasoning.reasoning)
+        think, think_end = (Exit(think_opener, "think"),), (Exit(think_closer, "between"),)
     response_ends = (Exit(element.closer("response"), "between"), message_end)
     content = (response, *response_ends, tools)
     states = {
-        "start": State(Sink.CONTENT, Phase.UNDECIDED, (*think, think_end, response, tools, message_end)),
-        "think": State(Sink.REASONING, Phase.REASONING, (think_end, response, tools, message_end, *think)),
-        "between": State(Sink.NOTHING, Phase.CONTENT, (think_end, response, tools, message_end)),
+        "start": State(Sink.CONTENT, Phase.UNDECIDED, (*think, *think_end, response, tools, message_end)),
+        "think": State(Sink.REASONING, Phase.REASONING, (*think_end, response, tools, message_end, *think)),
+        "between": State(Sink.NOTHING, Phase.CONTENT, (*think_end, response, tools, message_end)),
         "response": State(Sink.CONTENT, Phase.CONTENT, content, "opaque" if is_structured else ""),
         "opaque": State(Sink.CONTENT, Phase.CONTENT, response_ends),
         "tools_text": State(Sink.CONTENT, Phase.CONTENT, (Exit(tools_closer, "between", (Step.ECHO,)), message_end)),
@@ -82,6 +89,10 @@ class _Elements:
     def __init__(self, markup: Markup) -> None:
         self._markup = markup
         self._separator = markup.control("<|sep|>")
+
+    def pair(self, markers: Markers) -> tuple[Delimiter, Delimiter]:
+        """The tags of an element that the contract names."""
+        return Delimiter((self._markup.control(markers.opener),)), Delimiter((self._markup.control(markers.closer),))
 
     def opener(self, name: str) -> Delimiter:
         return Delimiter((self._markup.control(f"<|open|>{name}<|sep|>"),))

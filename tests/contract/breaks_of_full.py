@@ -88,6 +88,11 @@ BREAKS: list[tuple[str, str, Edit]] = [
         "needs the reasoning syntax RECIPIENT_HEADERS",
         lambda s, m: put(recipient_frames(s), reasoning_syntax=pb.REASONING_SYNTAX_THINK_TAGS),
     ),
+    (
+        "syntax-pairs",
+        "the tool syntax XTML cannot carry",
+        lambda s, m: put(s.model.frontend, tool_syntax=pb.TOOL_SYNTAX_XTML),
+    ),
     ("syntax-data", "'tool_markers' is given", lambda s, m: put(s.model.frontend, tool_syntax=NONE)),
     ("syntax-data", "'tool_markers' is missing", lambda s, m: s.model.frontend.ClearField("tool_markers")),
     ("syntax-data", "'reasoning_markers' is mis", lambda s, m: s.model.frontend.ClearField("reasoning_markers")),

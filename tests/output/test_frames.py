@@ -98,6 +98,17 @@ def test_a_tool_without_namespace_may_be_named_as_its_own(frames: Bound) -> None
         assert frames.said(frame(recipient, invoke(name))).made == [("noargs", "{}")]
 
 
+def test_people_keep_their_names(frames: Bound) -> None:
+    """FE-6: a tool that is called like a fixed recipient can be called by the generic one alone."""
+    tools = {"user": {}, **TOOLS}
+    assert frames.said(frame("user", invoke("user")), tools=tools) == Answer(content=invoke("user"))
+    assert frames.said(frame("functions", invoke("user")), tools=tools).made == [("user", "{}")]
+
+
+def test_empty_reasoning_is_no_reasoning(frames: Bound) -> None:
+    assert frames.said(frame("self", "") + frame("self", "a") + frame("self", "b")) == Answer(reasoning="a\nb")
+
+
 def test_headers_that_are_spelled_out_are_text(bound_by_name: dict[str, Bound]) -> None:
     """A10, FE-6: header controls delimit only as their tokens."""
     bound = bound_by_name["frames-tokens"]

@@ -110,6 +110,19 @@ def test_flush_gives_the_unfinished_tail_and_starts_over(byte_level: Tokenizer) 
     assert decoder.push(single[ord("a")]) == "a"
 
 
+def test_an_interruption_ends_a_character_and_not_the_sequence(byte_level: Tokenizer, sentencepiece: Tokenizer) -> None:
+    """FE-3: what is no text, as a markup token, stands between two pieces of text."""
+    single = byte_ids(byte_level)
+    decoder = IncrementalDecoder(byte_level)
+    assert decoder.push(single[0xC3]) + decoder.interrupt() == "\ufffd"
+    assert decoder.interrupt() == ""
+    assert decoder.push(single[ord("a")]) == "a"
+    spaced = IncrementalDecoder(sentencepiece)
+    (hello,) = (sentencepiece.token_id(piece) for piece in ["\u2581hello"])
+    assert hello is not None
+    assert spaced.interrupt() + spaced.push(hello) == " hello"
+
+
 @pytest.mark.parametrize("token_id", [-1, 10**6])
 def test_an_id_out_of_range_is_an_error_and_changes_nothing(byte_level: Tokenizer, token_id: int) -> None:
     single = byte_ids(byte_level)

@@ -216,3 +216,18 @@ def test_threads_with_different_permissions_do_not_disturb_each_other(default_to
 def test_an_asset_that_is_no_usable_tokenizer_is_refused(asset: bytes, message: str) -> None:
     with pytest.raises(CoreError, match=message):
         Tokenizer.from_bytes(asset)
+
+
+def test_a_single_token_is_one_that_spells_all_of_a_text(byte_level: Tokenizer, sentencepiece: Tokenizer) -> None:
+    """FE-3: an added token or an ordinary one; the space that SentencePiece adds in front makes it another text."""
+    assert byte_level.single_token("<think>") == byte_level.token_id("<think>")
+    assert byte_level.single_token("<|end|>") == byte_level.token_id("<|end|>")
+    assert byte_level.single_token("hello") == byte_level.token_id("hello")
+    assert byte_level.single_token("hello world") is None
+    assert byte_level.single_token("") is None
+    assert sentencepiece.single_token("</s>") == sentencepiece.token_id("</s>")
+    assert sentencepiece.single_token("hello") is None
+
+
+def test_added_tokens_are_those_with_a_spelling_of_their_own(byte_level: Tokenizer) -> None:
+    assert byte_level.added_tokens == {each: byte_level.token_id(each) for each in ("<|end|>", "<think>")}
