@@ -1,7 +1,7 @@
 """One client connection: what it waits for, and for how long.
 
 It knows no bytes (RequestReader and ResponseWriter do) and no endpoint. Requests of one connection are answered in order, one
-at a time; when the connection goes, the answer in progress is cancelled at once.
+at a time; when the client goes, or will send no more, which looks the same, the answer in progress is cancelled at once.
 """
 
 from __future__ import annotations

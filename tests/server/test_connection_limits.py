@@ -61,8 +61,11 @@ def test_a_refused_request_with_a_short_body_keeps_its_connection(server: Runnin
     server.engine.capacity = 1
     connection.sendall(raw_chat())
     assert read_response(connection, buffer)[0] == 200
-    connection.sendall(b"POST /nowhere HTTP/1.1\r\nHost: h\r\nContent-Length: 3\r\n\r\nabc" + HEALTH)
-    assert [read_response(connection, buffer)[0] for _ in range(2)] == [404, 200]
+    for encoding in (b"", b"Content-Encoding: gzip\r\n"):  # a body that is not kept is not undone either
+        connection.sendall(
+            b"POST /nowhere HTTP/1.1\r\nHost: h\r\n" + encoding + b"Content-Length: 3\r\n\r\nabc" + HEALTH
+        )
+        assert [read_response(connection, buffer)[0] for _ in range(2)] == [404, 200]
 
 
 def test_a_refused_client_that_waits_to_send_is_not_told_to(server: RunningServer) -> None:
@@ -266,6 +269,17 @@ def test_a_client_that_goes_within_a_request_leaves_nothing(
     wait_until(lambda: n_connections(server) == 0)
     body = json.dumps({"prompt": "a" * 500_000}).encode()
     assert server.exchange("POST", "/tokenize", body)[0] == 200
+
+
+def test_a_half_closed_connection_has_gone(server: RunningServer) -> None:
+    """HTTP-2: TCP does not tell a client that will not send from one that will not read; the answer is cancelled."""
+    server.engine.answer = None
+    connection = server.connect()
+    connection.sendall(raw_chat(stream=True))
+    generation = server.generation()
+    connection.shutdown(socket.SHUT_WR)
+    wait_until(lambda: generation.is_cancelled and server.engine.n_admitted == 0)
+    read_all(connection)
 
 
 def test_bodies_of_all_connections_share_one_limit(start_server: Callable[..., RunningServer]) -> None:
