@@ -6,7 +6,7 @@ the parts that were given for some texts, joined, are those texts (but for bytes
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from helios.scheduler.request import Token
@@ -57,15 +57,33 @@ class Attribution:
         """No more tokens come: a character that is unfinished stays so."""
         self._add(self._decoder.flush())
 
-    def take(self, text: str, kind: object) -> list[TokenPart]:
-        """The tokens that `text` came from. `kind` tells texts apart that markers separate."""
-        start = 0 if kind == self._last_kind and self._text.startswith(text) else self._text.rfind(text)
-        if start < 0:
-            return []  # text that no token spelled
-        self._last_kind = kind
-        parts = list(self._between(self._n_gone + start, self._n_gone + start + len(text)))
-        self._forget(start + len(text))
-        return parts
+    def take(self, texts: Sequence[tuple[str, object]]) -> list[list[TokenPart]]:
+        """The tokens that each of some (text, kind) came from: all texts, in order, that the last token made certain. Kinds tell
+        texts apart that markers separate."""
+        starts = self._starts(texts)
+        taken = [
+            [] if start < 0 else list(self._between(self._n_gone + start, self._n_gone + start + len(text)))
+            for (text, _), start in zip(texts, starts, strict=True)
+        ]
+        ends = [start + len(text) for (text, _), start in zip(texts, starts, strict=True) if start >= 0]
+        if ends:
+            self._last_kind = texts[-1][1]
+            self._forget(ends[-1])
+        return taken
+
+    def _starts(self, texts: Sequence[tuple[str, object]]) -> list[int]:
+        """Where each text begins, -1 for one that no token spelled. What goes on from the last one begins at once; anything else
+        follows markup, so it is looked for from the end, where markup is over."""
+        starts: list[int] = []
+        limit = len(self._text)
+        for text, _ in reversed(texts):
+            start = self._text.rfind(text, 0, limit)
+            starts.append(start)
+            limit = limit if start < 0 else start
+        starts.reverse()
+        if texts and texts[0][1] == self._last_kind and self._text.startswith(texts[0][0]):
+            starts[0] = 0
+        return starts
 
     def _add(self, text: str) -> None:
         if text:

@@ -6,7 +6,7 @@ with the error of its Failed event.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -114,27 +114,34 @@ class Choice:
             self._attribution.finish()
         return self._parts(self._pipeline.finish(Ending(event.reason.value)))
 
-    def _parts(self, events: Iterable[OutputEvent]) -> list[Part]:
-        return [self._part(event) for event in events if self._is_wanted(event)]
+    def _parts(self, events: Sequence[OutputEvent]) -> list[Part]:
+        """What is shown of the events that one token made certain."""
+        texts = [event for event in events if isinstance(event, ContentDelta | ReasoningDelta)]
+        tokens: Iterator[Sequence[TokenPart]] = iter(())
+        if self._attribution is not None and texts:
+            tokens = iter(self._attribution.take([(event.text, type(event)) for event in texts]))
+        return [self._part(event, tokens) for event in events if self._is_wanted(event)]
 
     def _is_wanted(self, event: OutputEvent) -> bool:
         """Where calls may not be parallel there is one."""
         return self._reading.is_parallel or not isinstance(event, _CALL_EVENTS) or event.index == 0
 
-    def _part(self, event: OutputEvent) -> Part:
-        if isinstance(event, ToolCallStart):
-            self._n_calls_begun += 1
-        elif isinstance(event, ToolCallEnd):
-            self._n_calls_complete += 1
-        if self._attribution is None or not isinstance(event, ContentDelta | ReasoningDelta):
-            return Part(event)
-        tokens = tuple(self._attribution.take(event.text, type(event)))
-        if isinstance(event, ContentDelta):
-            return Part(event, tokens)
-        for part in tokens:  # a token that reasoning got in two pieces is one
+    def _part(self, event: OutputEvent, tokens: Iterator[Sequence[TokenPart]]) -> Part:
+        match event:
+            case ToolCallStart():
+                self._n_calls_begun += 1
+            case ToolCallEnd():
+                self._n_calls_complete += 1
+            case ContentDelta():
+                return Part(event, tuple(next(tokens, ())))
+            case ReasoningDelta():
+                self._count_reasoning(next(tokens, ()))
+        return Part(event)
+
+    def _count_reasoning(self, parts: Sequence[TokenPart]) -> None:
+        for part in parts:  # a token that reasoning got in two pieces is one
             self.n_reasoning_tokens += part.token is not self._last_reasoning
             self._last_reasoning = part.token
-        return Part(event)
 
     def _finish_reason(self) -> str:
         """OpenAI's word. Calls are told only where the answer ended by itself, and all of them are complete (STOP-3)."""
