@@ -52,7 +52,7 @@ class TextStream:
 
     def _decoded(self, token_id: int) -> str:
         character = self._characters.get(token_id)
-        return self._decoder.push(token_id) if character is None else self._decoder.interrupt() + character
+        return self._decoder.push(token_id) if character is None else self._decoder.flush() + character
 
 
 def _string_stops(stops: Sequence[str], markup: Markup | None) -> StopMatcher | _MarkedStops | None:

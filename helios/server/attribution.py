@@ -37,7 +37,6 @@ class Attribution:
     def __init__(self, tokenizer: Tokenizer) -> None:
         self._tokenizer = tokenizer
         self._decoder = IncrementalDecoder(tokenizer, skip_special=False)
-        self._drops_space = tokenizer.has_dummy_prefix  # as the text does, whose first space is no character of it
         self._unfinished: list[TokenPart] = []
         self._groups: list[_Group] = []
         self._text = ""
@@ -47,9 +46,6 @@ class Attribution:
     def push(self, token: Token) -> None:
         """The next token of the answer."""
         spelled = self._tokenizer.token_bytes(token.token_id)
-        if self._drops_space and spelled:
-            self._drops_space = False
-            spelled = spelled.removeprefix(b" ")
         self._unfinished.append(TokenPart(token, spelled))
         self._add(self._decoder.push(token.token_id))
 

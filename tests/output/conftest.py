@@ -46,6 +46,11 @@ def plain_tokenizer(tmp_path_factory: pytest.TempPathFactory) -> Tokenizer:
 
 
 @pytest.fixture(scope="session")
+def sentencepiece(tmp_path_factory: pytest.TempPathFactory) -> Tokenizer:
+    return tokenizer_of(vocabularies.sentencepiece(tmp_path_factory.mktemp("vocabulary") / "sentencepiece.gguf"))
+
+
+@pytest.fixture(scope="session")
 def bound_by_name(plain_tokenizer: Tokenizer) -> dict[str, Bound]:
     return {
         f"{bound.example.name}-{'tokens' if bound.has_tokens else 'text'}": bound for bound in _bound(plain_tokenizer)

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from helios.output.events import Ending
 from helios.output.pipeline import OutputPipeline, host_stop
 from helios.output.stops import TokenStopMatcher
+from helios.tokenizer.tokenizer import Tokenizer
 from tests.output.answers import TOOLS, Answer, call_ids
 from tests.output.conftest import Bound
 
@@ -116,6 +117,18 @@ def test_a_stop_token_that_is_markup_is_not_shown(bound_by_name: dict[str, Bound
     assert closer is not None
     answer, ending, _ = run(bound, "<think>\na</think>b", stop_sequences=[[closer]])
     assert (answer, ending) == (Answer(reasoning="a"), Ending.STOP)
+
+
+def test_an_answer_keeps_the_space_of_its_first_word(sentencepiece: Tokenizer) -> None:
+    """Research item 4: the answer continues a prompt, so "Say" and "hello" are two words, also for the stops."""
+    hello = sentencepiece.token_id("\u2581hello")
+    assert hello is not None
+    answer = Answer()
+    answer.add(OutputPipeline(sentencepiece, (), ()).push(hello))
+    assert answer.content == " hello"
+    decide = host_stop(sentencepiece, [" hello"])
+    assert decide is not None
+    assert decide(hello)
 
 
 def test_half_a_character_before_a_stop_token_is_replaced(bound_by_name: dict[str, Bound]) -> None:
