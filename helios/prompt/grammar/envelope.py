@@ -141,24 +141,28 @@ class _Elements:
 
     def _body(self) -> str:
         content = self._content
-        response = f"{self._opener('response')} {content.form or self._lark.text()} {self._closer('response')}"
+        response = f"{self._opener('response')} {self._said()}"
         if content.must_call:
             return f"({self._opener('response')} {self._closer('response')})? {self._tools}"
         if content.form is not None:
             return any_of([response, self._tools]) if self._tools else response
-        return f"{response} ({self._tools})? | {self._tools}" if self._tools else response
+        return f"({response} ({self._tools})? | {self._tools})" if self._tools else response
 
     def _inside_response(self) -> str:
         content = self._content
         if content.must_call:
             return f"{self._closer('response')} {self._tools}"
-        text = content.form or self._lark.text()
-        said = f"{text} {self._closer('response')}"
         if not self._tools:
-            return said
+            return self._said()
         if content.form is not None:
-            return f"({said} | {self._closer('response')} {self._tools})"
-        return f"{said} ({self._tools})?"
+            return f"({self._said()} | {self._closer('response')} {self._tools})"
+        return f"{self._said()} ({self._tools})?"
+
+    def _said(self) -> str:
+        """What is in a response element, and its end."""
+        if self._content.form is None:
+            return self._lark.until("<|close|>response<|sep|>")
+        return f"{self._content.form} {self._closer('response')}"
 
     def _opener(self, name: str) -> str:
         return self._lark.markup(f"<|open|>{name}<|sep|>")

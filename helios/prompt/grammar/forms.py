@@ -1,4 +1,4 @@
-"""The form of an answer's text as a grammar expression: a document, a pattern, choices, a grammar of the caller's, tags in free text.
+"""The form of an answer's text as a grammar expression: a document, a pattern, choices, somebody's grammar, tags in free text.
 
 It knows forms as `request.py` reads them and no envelope. A caller's own grammar keeps its names and its blanks to itself.
 """
@@ -30,7 +30,7 @@ def _json_schema(lark: LarkText, answer: AnswerForm) -> str:
 
 
 def _regex(lark: LarkText, answer: AnswerForm) -> str:
-    return lark.terminal(pattern(answer.definition, answer.param, ascii_classes=""))
+    return lark.terminal(pattern(answer.definition, answer.param))
 
 
 def _choice(lark: LarkText, answer: AnswerForm) -> str:

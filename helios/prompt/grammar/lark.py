@@ -18,7 +18,7 @@ from helios.tokenizer.tokenizer import Tokenizer
 
 ANY_TEXT = r"/(.|\n)*/"
 
-# Without it a mask holds only the library's own tokenization of text that the grammar forces, as control tokens where it spells one.
+# Without it a mask holds only the library's own tokens of text that the grammar forces, control tokens where it spells one.
 _OPTIONS = '%llguidance {"no_forcing": true}\n'
 # At each place where JSON allows blanks: none, one, or a line break with its indentation. More is how weak models loop.
 _JSON_BLANKS = r" |\n[ \t]{0,32}"
@@ -134,7 +134,12 @@ def any_of(expressions: Sequence[str]) -> str:
     return expressions[0] if len(expressions) == 1 else "(" + " | ".join(expressions) + ")"
 
 
-def pattern(regex: str, param: str, *, ascii_classes: str = "dw") -> str:
+def schema_pattern(regex: str, param: str) -> str:
+    """`pattern` of JSON Schema, whose classes Python, JavaScript and Rust read differently: what is taken here fits all of them."""
+    return pattern(agreed_classes(regex), param, ascii_classes="dw")
+
+
+def pattern(regex: str, param: str, *, ascii_classes: str = "") -> str:
     """A terminal's body for a regular expression that matches the whole text. InvalidValueError for one that cannot be enforced."""
     body = f"/{regex_to_lark(regex, ascii_classes)}/"
     problem = LLMatcher.validate_grammar(LLMatcher.grammar_from_lark(f"start: T\nT: {body}\n"))
@@ -142,6 +147,35 @@ def pattern(regex: str, param: str, *, ascii_classes: str = "dw") -> str:
         reason = first_line(problem)
         raise InvalidValueError(f"{param} is a regular expression that cannot be enforced: {reason}", param=param)
     return body
+
+
+# As wide as any dialect reads a class, and `\s` as narrow as all do; the library itself narrows `\d` and `\w` to ASCII.
+_WIDE = {"d": r"\p{Nd}", "w": r"\p{L}\p{M}\p{N}\p{Pc}", "s": r"\p{Z}\x09-\x0d\x1c-\x1f\x{85}\x{feff}"}
+_NARROW_BLANKS = r" \t\n\r\f\v"
+_CLASS_OR_SET = re.compile(r"\\(.)|\[(\^?)((?:\\.|[^\]\\])*)\]", re.DOTALL)
+_ESCAPE = re.compile(r"\\(.)", re.DOTALL)
+
+
+def agreed_classes(regex: str) -> str:
+    """`regex` in which what says that something is not there means it in every dialect: `\\W` is no letter of any script."""
+    return _CLASS_OR_SET.sub(_agreed, regex)
+
+
+def _agreed(match: re.Match[str]) -> str:
+    letter, negation, content = match.groups()
+    if letter is not None:
+        return f"[{_NARROW_BLANKS}]" if letter == "s" else _narrow(match)
+    return f"[{negation}{_ESCAPE.sub(_wide if negation else _narrow, content)}]"
+
+
+def _wide(escape: re.Match[str]) -> str:
+    return _WIDE.get(escape[1], escape[0])
+
+
+def _narrow(escape: re.Match[str]) -> str:
+    if escape[1] == "s":
+        return _NARROW_BLANKS
+    return f"[^{_WIDE[escape[1].lower()]}]" if escape[1] in "DWS" else escape[0]
 
 
 def first_line(problem: str) -> str:

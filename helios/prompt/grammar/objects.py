@@ -13,7 +13,7 @@ _SCALARS = frozenset(("null", "boolean", "integer", "number", "string"))
 
 
 def object_limits(node: dict[str, Any]) -> Iterator[tuple[str, str]]:
-    """Rewrite `minProperties` and `maxProperties` where other keywords say the same; yields the keyword that cannot be held and why."""
+    """Rewrite `minProperties` and `maxProperties` where other keywords say the same; yields what cannot be held, and why."""
     properties, required = node.get("properties", {}), node.get("required", [])
     is_closed = node.get("additionalProperties") is False and not node.get("patternProperties")
     optional = [name for name in properties if name not in required]

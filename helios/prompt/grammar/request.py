@@ -51,7 +51,7 @@ class ToolUse(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class Tool:
-    """A function that the model may call. `parameters` is its JSON schema, None without one; `is_strict`: its calls must always fit."""
+    """A function that the model may call. `parameters` is its JSON schema, None without one; its calls must fit if `is_strict`."""
 
     name: str
     parameters: Any

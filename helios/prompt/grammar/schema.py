@@ -15,7 +15,7 @@ from urllib.parse import unquote
 from helios.errors import InvalidValueError
 from helios.prompt.grammar import numbers
 from helios.prompt.grammar.formats import FORMATS
-from helios.prompt.grammar.lark import pattern
+from helios.prompt.grammar.lark import agreed_classes, schema_pattern
 from helios.prompt.grammar.objects import has_end, object_limits
 from helios.prompt.grammar.unions import are_disjoint
 
@@ -250,30 +250,31 @@ class _Reader:
     def _number(self, words: _Words, keyword: str, path: str, depth: int, result: _Words, is_alone: bool) -> None:
         if not numbers.is_number(words[keyword]):
             self.refuse(path, keyword, "must be a number")
+        is_only = is_alone and words.keys().isdisjoint(_IN_PLACE)
         if keyword == "multipleOf":
-            if not numbers.multiple(words[keyword]):
-                self.refuse(
-                    path, keyword, f"must be above 0, with at most 9 decimals and {numbers.MAX_MULTIPLE:,} steps"
-                )
+            if not is_only:
+                self.refuse(path, keyword, "cannot be enforced beside other schemas of the same number")
+            if not numbers.is_countable(words[keyword]):
+                self.refuse(path, keyword, f"must be above 0, of at most 9 decimals and {numbers.MAX_MULTIPLE:,} steps")
             result[keyword] = words[keyword]
             return
-        names = words.get("type", TYPES)
-        is_integer = "number" not in ([names] if isinstance(names, str) else names) and "type" in words
-        present = {name: words[name] for name in _BOUNDS if numbers.is_number(words.get(name))}
+        names = words.get("type", "number")
+        is_integer = "number" not in ([names] if isinstance(names, str) else names)
+        present = {name: words[name] for name in (*numbers.BOUNDS, "multipleOf") if numbers.is_number(words.get(name))}
         try:
-            result |= numbers.bounds(present, is_integer=is_integer)
+            result |= numbers.bounded(present, is_integer=is_integer, is_alone=is_only)
         except ValueError as error:
             self.refuse(path, keyword, str(error))
 
     def _pattern(self, words: _Words, keyword: str, path: str, depth: int, result: _Words, is_alone: bool) -> None:
         self._pattern_of(words["pattern"], keyword, path)
-        _add_pattern(result, words["pattern"])
+        _add_pattern(result, agreed_classes(words["pattern"]))
 
     def _pattern_of(self, regex: Any, keyword: str, path: str) -> None:
         if not isinstance(regex, str):
             self.refuse(path, keyword, "must be a regular expression")
         try:
-            pattern(regex, self._param)
+            schema_pattern(regex, self._param)
         except InvalidValueError as error:
             reason = error.message.partition("enforced: ")[2]
             self.refuse(path, keyword, f"has a regular expression that cannot be enforced: {reason}")
@@ -307,7 +308,6 @@ _FLAGS = {
     "uniqueItems": "cannot be enforced while the answer is being generated",
     "nullable": "is no keyword of JSON Schema: add 'null' to the type",
 }
-_BOUNDS = ("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum")
 _KEYWORDS: Mapping[str, Callable[[_Reader, _Words, str, str, int, _Words, bool], None]] = {
     "type": _Reader._type,
     "enum": _Reader._literals,
@@ -327,7 +327,7 @@ _KEYWORDS: Mapping[str, Callable[[_Reader, _Words, str, str, int, _Words, bool],
         ("minItems", "maxItems", "minLength", "maxLength", "minProperties", "maxProperties"), _Reader._count
     ),
     **dict.fromkeys(_FLAGS, _Reader._flag),
-    **dict.fromkeys((*_BOUNDS, "multipleOf"), _Reader._number),
+    **dict.fromkeys((*numbers.BOUNDS, "multipleOf"), _Reader._number),
     "pattern": _Reader._pattern,
     "format": _Reader._format,
 }

@@ -51,7 +51,8 @@ def _are_told_apart(one: Any, other: Any, definitions: Mapping[str, Any], depth:
 def _property(node: Mapping[str, Any], name: str, properties: Mapping[str, Any]) -> Any:
     if name in properties:
         return properties[name]
-    return False if node.get("additionalProperties") is False and not node.get("patternProperties") else True
+    is_closed = node.get("additionalProperties") is False and not node.get("patternProperties")
+    return not is_closed
 
 
 def _types(node: Mapping[str, Any]) -> frozenset[str]:

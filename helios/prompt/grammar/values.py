@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from helios.errors import InvalidValueError
-from helios.prompt.grammar.lark import ANY_TEXT, LarkText, any_of, pattern, quoted
+from helios.prompt.grammar.lark import ANY_TEXT, LarkText, any_of, quoted, schema_pattern
 
 # The first character of a text that is no JSON and no Python literal.
 _PLAIN = r"/[^-+0-9.{\[\"tfnTFN\s](.|\n)*/"
@@ -54,7 +54,7 @@ def string_value(lark: LarkText, place: ValuePlace, schema: Mapping[str, Any], *
 def _limits(schema: Mapping[str, Any], param: str) -> Iterator[str]:
     """What a text must match, as terminals' bodies."""
     if "pattern" in schema:
-        yield pattern(whole(schema["pattern"], param), param)
+        yield schema_pattern(whole(schema["pattern"], param), param)
     if "minLength" in schema or "maxLength" in schema:
         yield rf"/(.|\n){{{schema.get('minLength', 0)},{schema.get('maxLength', '')}}}/"
     for each in schema.get("allOf", ()):
