@@ -26,6 +26,7 @@ class ResponseWriter:
         self._writable = asyncio.Event()
         self._writable.set()
         self._is_closed = False
+        self._unsent = b""  # a head, for as long as its body may follow at once
         self.is_last = False
 
     def limit_buffer(self) -> None:
@@ -43,13 +44,16 @@ class ResponseWriter:
         if self.is_last:
             all_headers.append(("Connection", "close"))
         encoded = [(name.encode("latin-1"), value.encode("latin-1")) for name, value in all_headers]
-        self._send(h11.Response(status_code=status, headers=encoded))
+        self._encode(h11.Response(status_code=status, headers=encoded))
+        self._loop.call_soon(self._flush)
 
     def send_body(self, piece: bytes) -> None:
-        self._send(h11.Data(data=piece))
+        self._encode(h11.Data(data=piece))
+        self._flush()
 
     def send_end(self) -> None:
-        self._send(h11.EndOfMessage())
+        self._encode(h11.EndOfMessage())
+        self._flush()
 
     async def drained(self) -> None:
         """Wait until the kernel has taken all that was sent."""
@@ -63,7 +67,8 @@ class ResponseWriter:
         return self._parser.our_state in (h11.IDLE, h11.SEND_RESPONSE)
 
     def send_continue(self) -> None:
-        self._send(h11.InformationalResponse(status_code=100, headers=[], reason=b"Continue"))
+        self._encode(h11.InformationalResponse(status_code=100, headers=[], reason=b"Continue"))
+        self._flush()
 
     def pause(self) -> None:
         """The kernel takes no more."""
@@ -80,12 +85,14 @@ class ResponseWriter:
         self._is_closed = True
         self._stop_watching()
 
-    def _send(self, event: h11.Response | h11.InformationalResponse | h11.Data | h11.EndOfMessage) -> None:
-        if self._is_closed:
-            return
-        encoded = self._parser.send(event)
-        if encoded:
-            self._transport.write(encoded)
+    def _encode(self, event: h11.Response | h11.InformationalResponse | h11.Data | h11.EndOfMessage) -> None:
+        if not self._is_closed:
+            self._unsent += self._parser.send(event)
+
+    def _flush(self) -> None:
+        if self._unsent and not self._is_closed:
+            unsent, self._unsent = self._unsent, b""
+            self._transport.write(unsent)
 
     def _watch(self, n_unread: int) -> None:
         """Look again after `stall_timeout` seconds: by then some of `n_unread` bytes must have been taken."""

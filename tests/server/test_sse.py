@@ -6,9 +6,12 @@ import json
 import time
 from collections.abc import Callable
 
+import pytest
+
 from helios.errors import DeviceError
+from helios.scheduler.request import GenerationRequest
 from tests.server.conftest import RunningServer, raw_chat
-from tests.server.scripted_engine import ScriptedEngine
+from tests.server.scripted_engine import ScriptedEngine, ScriptedGeneration
 from tests.server.test_connection import read_response
 
 
@@ -51,17 +54,22 @@ def test_large_events_of_several_choices_do_not_mix(
 
 
 def test_a_failure_within_a_large_event_comes_after_it(
-    start_server: Callable[..., RunningServer], engine: ScriptedEngine
+    start_server: Callable[..., RunningServer], engine: ScriptedEngine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """HTTP-3: the writer of another choice is cancelled in the middle of its event; the error event is still one."""
-    engine.answer = None
+    answers = iter(["x" * 2000, None])
+    submit = engine.submit
+
+    def submit_next(request: GenerationRequest, arrived_s: float | None = None) -> ScriptedGeneration:
+        engine.answer = next(answers)
+        return submit(request, arrived_s)
+
+    monkeypatch.setattr(engine, "submit", submit_next)
+    engine.logprob = -0.5
     server = start_server(send_buffer=4 << 10)
     connection = server.connect(receive_buffer_bytes=4096)
     connection.sendall(raw_chat(stream=True, n=2, logprobs=True, top_logprobs=2))
-    large, failing = server.generation(0), server.generation(1)
-    (token_id,) = engine.tokenizer.encode("x", allow_special=False)
-    for _ in range(2000):
-        large.give(token_id, -0.5, ((token_id, -0.5), (0, -2.0)))
+    failing = server.generation(1)
     received = bytearray()
     while len(received) < 20_000:  # within it
         received += connection.recv(1000)
