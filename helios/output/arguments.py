@@ -30,6 +30,7 @@ class CallWriter:
         self._parameters: Mapping[str, Any] = {}
         self._keys: set[str] = set()
         self._is_empty = True
+        self._given: list[str] = []
         self._value: _Text | _Typed | None = None
 
     def begin(self, name: str) -> None:
@@ -40,6 +41,7 @@ class CallWriter:
         self._index += 1
         self._is_open = self._is_empty = True
         self._keys = set()
+        self._given = []
         self._parameters = self._tools.get(name, {})
         self._emit(ToolCallStart(self._index, self._ids(), name))
 
@@ -67,12 +69,16 @@ class CallWriter:
             self._value = None
 
     def arguments(self, text: str) -> None:
-        """More of the arguments' own JSON."""
+        """More of the arguments as JSON that the model gave for all of them."""
+        self._given.append(text)
         self._write(text)
 
     def end(self) -> None:
-        """The call is complete."""
+        """The call is complete, unless what was given as its JSON is none."""
         if not self._is_open:
+            return
+        if self._given and not _is_json("".join(self._given)):
+            self.abandon()
             return
         if self._is_empty:
             self._write("{}")
@@ -100,6 +106,14 @@ class CallWriter:
         if self._is_open and fragment:
             self._is_empty = False
             self._emit(ToolArgumentsDelta(self._index, fragment))
+
+
+def _is_json(text: str) -> bool:
+    try:
+        json.loads(text, parse_int=str, parse_float=str)
+    except (ValueError, RecursionError):
+        return False
+    return True
 
 
 class _Text:

@@ -13,6 +13,8 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
+from helios.output.json_text import without_surrogates
+
 _MOST_DIGITS = 4000  # Python turns no longer decimal into an integer
 _MOST_LITERAL_CHARACTERS = 100_000
 _MOST_REFERENCES = 32
@@ -192,7 +194,7 @@ def _python_literal(text: str, expected: type) -> str | None:
         value = ast.literal_eval(text)
         if not isinstance(value, expected):
             return None
-        return json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+        return without_surrogates(json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":")))
     except (ValueError, TypeError, SyntaxError, MemoryError, RecursionError):
         return None
 

@@ -11,7 +11,7 @@ import json
 from collections.abc import Callable
 
 from helios.output.arguments import CallWriter
-from helios.output.json_text import JsonScanner, Progress, escaped
+from helios.output.json_text import JsonScanner, Progress, escaped, without_surrogates
 from helios.output.markup import is_markup
 
 _ARGUMENT_KEYS = ("arguments", "parameters")
@@ -136,7 +136,7 @@ class JsonCalls:
         if self._key in _ARGUMENT_KEYS:
             self._arguments += self._text if self._is_streaming else [_arguments_of(text)]
         elif self._key == "name" and text.startswith('"'):
-            self._name = self._name or json.loads(text)
+            self._name = self._name or without_surrogates(json.loads(text))
         self._text, self._is_streaming = [], False
         self._has_arguments |= self._key in _ARGUMENT_KEYS
         self._begin_writing()
@@ -179,5 +179,4 @@ def _arguments_of(text: str) -> str:
     """The arguments' object where they came as something else: as a string that spells it, or as null."""
     if text == "null":
         return "{}"
-    spelled: str = json.loads(text) if text.startswith('"') else text
-    return spelled
+    return without_surrogates(json.loads(text)) if text.startswith('"') else text

@@ -10,6 +10,7 @@ import enum
 import re
 
 _PRIMITIVE = re.compile(r"true|false|null|-?(0|[1-9]\d*)(\.\d+)?([eE][+-]?\d+)?", re.ASCII)
+_SURROGATE = re.compile("[\ud800-\udfff]")
 _PRIMITIVE_CHARACTERS = frozenset("+-.0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ")
 _BLANKS = frozenset(" \t\r\n")
 _HEX = frozenset("0123456789abcdefABCDEF")
@@ -117,3 +118,8 @@ class JsonScanner:
 def escaped(character: str) -> str:
     """A character inside of a JSON string, spelled as JSON wants control characters spelled."""
     return f"\\u{ord(character):04x}" if character < " " else character
+
+
+def without_surrogates(text: str) -> str:
+    """Text in which half a surrogate pair, which JSON and Python can spell, is the replacement character, so that it has bytes."""
+    return _SURROGATE.sub("\ufffd", text)

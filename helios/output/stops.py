@@ -22,6 +22,7 @@ class StopMatcher:
         self._automata = tuple(_Automaton(stop) for stop in stops)
         self._held = ""
         self.is_matched = False
+        self.matched = ""  # the stop, once one was completed
 
     def push(self, text: str) -> tuple[str, bool]:
         """The text that may be shown now, and whether a stop has been completed; after that everything is swallowed."""
@@ -32,6 +33,7 @@ class StopMatcher:
             n_matched = max(automaton.advance(character) for automaton in self._automata)
             if n_matched:
                 self.is_matched, self._held = True, ""
+                self.matched = pending[end - n_matched : end]
                 return pending[: end - n_matched], True
         n_held = max(automaton.n_matched for automaton in self._automata)
         n_shown = len(pending) - n_held

@@ -10,7 +10,7 @@ from dataclasses import replace
 
 from helios.contract.frontend import Frontend, Markers
 from helios.output.calls import AFTER_CALL, BY_SYNTAX, CallSyntax
-from helios.output.markup import Markup
+from helios.output.markup import Markup, is_markup
 from helios.output.pattern import GAP, Delimiter
 from helios.output.states import Exit, Phase, Sink, State, StateTable
 
@@ -26,13 +26,12 @@ def tagged_table(frontend: Frontend, markup: Markup, *, has_tools: bool, is_stru
     if has_tools and frontend.tool_markers is not None:
         calls = BY_SYNTAX[frontend.tool_syntax](markup, frontend.tool_markers)
         openers = _behind_newlines(calls.openers, frontend.tool_markers.call.newlines_before_opener)
-    said = OPAQUE if is_structured else CONTENT
+    said = OPAQUE if is_structured else ""
+    after_call = (*_behind_blanks(calls.openers), *calls.followers)
     states = {
-        CONTENT: State(Sink.CONTENT, Phase.CONTENT, openers, OPAQUE if is_structured else ""),
+        CONTENT: State(Sink.CONTENT, Phase.CONTENT, openers, said),
         OPAQUE: State(Sink.CONTENT, Phase.CONTENT),
-        AFTER_CALL: State(
-            Sink.CONTENT, Phase.CONTENT, (*_behind_blanks(calls.openers), *calls.followers), said, is_framing=True
-        ),
+        AFTER_CALL: State(Sink.CONTENT, Phase.CONTENT, after_call, said or CONTENT, is_framing=True),
         **calls.states,
     }
     markers = frontend.reasoning_markers
@@ -41,14 +40,12 @@ def tagged_table(frontend: Frontend, markup: Markup, *, has_tools: bool, is_stru
     is_ended_by_call = (
         frontend.tool_markers is not None and frontend.tool_markers.call.opener in markers.terminal_markers
     )
-    ends = openers if is_ended_by_call else ()
-    states |= _reasoning_states(markup, markers.reasoning, openers, ends, is_structured=is_structured)
+    _add_reasoning(states, markup, markers.reasoning, openers if is_ended_by_call else ())
     return StateTable(states, START, eos_closers=calls.eos_closers)
 
 
-def _reasoning_states(
-    markup: Markup, pair: Markers, openers: tuple[Exit, ...], ends: tuple[Exit, ...], *, is_structured: bool
-) -> dict[str, State]:
+def _add_reasoning(states: dict[str, State], markup: Markup, pair: Markers, ends: tuple[Exit, ...]) -> None:
+    """The states in front of the content, and the closer where it may still come: `ends` are the calls that end reasoning."""
     opener, closer = markup.marker(pair.opener), markup.marker(pair.closer)
     opening = Exit(
         Delimiter((opener,), pair.newlines_before_opener), REASONING, newlines_after=pair.newlines_after_opener
@@ -57,14 +54,16 @@ def _reasoning_states(
         Delimiter((closer,), pair.newlines_before_closer), CONTENT, newlines_after=pair.newlines_after_closer
     )
     # A closer that is no token may be somebody's text once the answer has begun (FE-3).
-    late = (closing,) if len(closer) == 1 else ()
-    content = State(Sink.CONTENT, Phase.CONTENT, (*late, *openers), OPAQUE if is_structured else "")
-    return {
-        START: State(Sink.CONTENT, Phase.UNDECIDED, (opening, closing, *openers), OPAQUE if is_structured else LEAD),
-        LEAD: State(Sink.CONTENT, Phase.CONTENT, (opening, *late, *openers)),
-        REASONING: State(Sink.REASONING, Phase.REASONING, (replace(opening), closing, *ends), REASONING_BODY),
+    late = (closing,) if len(closer) == 1 and is_markup(closer) else ()
+    content, after_call = states[CONTENT], states[AFTER_CALL]
+    states |= {
+        START: State(Sink.CONTENT, Phase.UNDECIDED, (opening, closing, *content.exits), content.after_text or LEAD),
+        LEAD: State(Sink.CONTENT, Phase.CONTENT, (opening, *late, *content.exits)),
+        REASONING: State(Sink.REASONING, Phase.REASONING, (opening, closing, *ends), REASONING_BODY),
         REASONING_BODY: State(Sink.REASONING, Phase.REASONING, (closing, *ends)),
-        CONTENT: content,
+        CONTENT: replace(content, exits=(*late, *content.exits)),
+        # A call that ended reasoning may have come where the closer still follows.
+        AFTER_CALL: replace(after_call, exits=(*after_call.exits, *_behind_blanks((closing,)))),
     }
 
 

@@ -9,12 +9,12 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from helios.output.events import Ending
-from tests.output.answers import ARGUMENTS, BAR, TOOLS, Answer
+from helios.output.parser import AnswerParser
+from tests.output.answers import ARGUMENTS, BAR, TOOLS, Answer, call_ids
 from tests.output.conftest import Bound
 
 KINDS = ("tokens", "text")
 TAGGED = ("function_tags", "argument_tags", "compact_argument_tags", "dsml", "dsml_tool_calls", "json_tags")
-ELEMENTS = ("xtml", "frames")
 
 
 def call(syntax: str, name: str, **values: str) -> str:
@@ -79,9 +79,6 @@ def test_prose_about_an_opener_stays_prose(tagged: Bound) -> None:
 
 def test_an_opener_is_held_no_longer_than_it_can_become_one(bound_by_name: dict[str, Bound]) -> None:
     """T2: a literal opener in prose does not silence the stream."""
-    from helios.output.parser import AnswerParser
-    from tests.output.answers import call_ids
-
     bound = bound_by_name["function_tags-text"]
     parser = AnswerParser(bound.syntax, TOOLS, call_ids())
     answer = Answer()
@@ -215,9 +212,6 @@ def test_the_first_of_two_values_of_a_parameter_stands(bound_by_name: dict[str, 
 
 def test_text_parameters_stream_and_a_name_comes_whole(qwen: Bound) -> None:
     """T17, FE-7: fragments come while the value is being written."""
-    from helios.output.parser import AnswerParser
-    from tests.output.answers import call_ids
-
     parser = AnswerParser(qwen.syntax, TOOLS, call_ids())
     answer, seen = Answer(), []
     text = qwen.marked("<tool_call>\n<function=get_weather>\n<parameter=city>\nLong text")

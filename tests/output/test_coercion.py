@@ -66,6 +66,7 @@ def coerced(text: str, schema: Any) -> str:
         ({"type": "object"}, "", "{}"),
         ({"type": "array"}, " \n", "[]"),
         ({"type": "object"}, "{'a': True, 'b': None}", '{"a":true,"b":null}'),
+        ({"type": "object"}, "{'a': '\\ud83d'}", '{"a":"\ufffd"}'),
         ({"type": "object"}, "[1]", '"[1]"'),
         ({"type": "array"}, "(1, 2)", '"(1, 2)"'),
         ({"type": "object"}, '{"a": NaN}', '"{\\"a\\": NaN}"'),

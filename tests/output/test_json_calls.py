@@ -36,6 +36,7 @@ def tagged(body: str) -> str:
         ('{"name": "f", "arguments": {"a": "</tool_call> {[\\" \\\\"}}', [("f", '{"a": "</tool_call> {[\\" \\\\"}')]),
         ('{"name": "f\\u00e9", "arguments": {"a": "\\ud83d"}}', [("fé", '{"a": "\\ud83d"}')]),
         ('{"name": "f", "arguments": {"a": "x\ny"}}', [("f", '{"a": "x\\u000ay"}')]),
+        ('{"name": "f\\ud83d", "arguments": "\\"\\\\ud83d\\ud83d\\""}', [("f\ufffd", '"\\ud83d\ufffd"')]),
         ('[{"name": "f"}, {"name": "g", "arguments": {}}]', [("f", "{}"), ("g", "{}")]),
         ("[]", []),
         ("[ ]", []),
@@ -77,6 +78,12 @@ def test_arguments_that_stop_being_json_make_no_complete_call(hermes: Bound, res
     answer = hermes.said(tagged('{"name": "f", "arguments": {"a": 1, ' + rest) + "c")
     assert [(call.name, call.is_complete) for call in answer.calls] == [("f", False)]
     assert answer.content == "c"
+
+
+def test_arguments_that_are_a_text_of_no_json_make_no_complete_call(hermes: Bound) -> None:
+    """T8."""
+    answer = hermes.said(tagged('{"name": "f", "arguments": "a lot"}'))
+    assert [(call.arguments, call.is_complete) for call in answer.calls] == [("a lot", False)]
 
 
 def test_a_call_is_complete_with_its_arguments_even_if_it_is_cut_off_then(hermes: Bound) -> None:

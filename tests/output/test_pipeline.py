@@ -8,9 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from helios.contract.enums import ReasoningSyntax, ToolSyntax
 from helios.output.events import ContentDelta, Ending, OutputEvent
 from helios.output.pipeline import OutputPipeline, host_stop
+from helios.output.syntax import AnswerSyntax
 from helios.tokenizer.tokenizer import Tokenizer
+from tests.output.answers import frontend
 from tests.tokenizer import vocabularies
 from tests.tokenizer.conftest import tokenizer_of
 
@@ -98,3 +101,25 @@ def test_nothing_of_a_token_is_shown_after_the_stop_inside_it(tokenizer: Tokeniz
     pipeline = OutputPipeline(tokenizer, ["ll"], ())
     assert text_of(pipeline.push(hello)) == "he"
     assert pipeline.is_stopped
+
+
+def test_a_model_without_syntaxes_says_plain_content(tokenizer: Tokenizer) -> None:
+    """FE-7: nothing is parsed, whatever is spelled; with stops the parser that is then used changes nothing."""
+    syntax = AnswerSyntax(frontend(ToolSyntax.NONE, None, ReasoningSyntax.NONE, None, None), tokenizer)
+    assert not syntax.is_parsed(has_tools=False)
+    text = "<think>a</think><tool_call>{"
+    for stops in ((), ("zzz",)):
+        pipeline = OutputPipeline(tokenizer, stops, (), syntax=syntax, tools={"f": {}})
+        shown = "".join(text_of(pipeline.push(token_id)) for token_id in byte_ids(tokenizer, text))
+        assert shown + text_of(pipeline.finish(Ending.EOS)) == text
+
+
+@pytest.mark.parametrize("ending", [Ending.LIMIT, Ending.CANCELLED, Ending.FAULT])
+def test_each_ending_is_told_apart_and_a_fault_gives_out_nothing_more(tokenizer: Tokenizer, ending: Ending) -> None:
+    """FE-7."""
+    pipeline = OutputPipeline(tokenizer, ["END"], ())
+    pipeline.push(byte_ids(tokenizer, "E")[0])
+    assert text_of(pipeline.finish(ending)) == ("" if ending is Ending.FAULT else "E")
+    assert pipeline.ending is ending
+    assert pipeline.finish(Ending.EOS) == []
+    assert pipeline.ending is ending

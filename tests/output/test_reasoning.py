@@ -70,6 +70,12 @@ def test_the_declared_tool_opener_ends_reasoning(qwen: Bound) -> None:
     assert parts(qwen.said(f"<think>a{CALL}</think>b", tools=None)) == (f"a{CALL}", "b", [])
 
 
+def test_the_closer_may_still_follow_a_call_that_ended_reasoning(qwen: Bound) -> None:
+    """R4, R7: it is markup; reasoning does not open again."""
+    assert parts(qwen.said(f"<think>a{CALL}\n</think>\n\nb")) == ("a", "b", ["noargs"])
+    assert parts(qwen.said(f"<think>a{CALL}\n</think>")) == ("a", "", ["noargs"])
+
+
 def test_a_tool_opener_that_is_not_declared_stays_reasoning(plain_tokenizer: Tokenizer) -> None:
     """R7, FE-2: drafts of calls in reasoning are prose."""
     frontend = EXAMPLES[0].frontend

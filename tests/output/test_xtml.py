@@ -7,7 +7,7 @@ import json
 import pytest
 
 from helios.output.events import Ending
-from tests.output.answers import EXAMPLES, Answer
+from tests.output.answers import Answer, read
 from tests.output.conftest import Bound
 
 MESSAGE_END = "<|close|>message<|sep|>"
@@ -42,6 +42,15 @@ def test_a_json_block_is_passed_on_as_it_stands(xtml: Bound) -> None:
     text = '{"city": "San",\n "days": 1e0}'
     body = element("json", text, type="object")
     assert xtml.said(calls(element("call", body, tool="get_weather", index="1"))).made == [("get_weather", text)]
+    empty = element("json", "", type="object")
+    assert xtml.said(calls(element("call", empty, tool="noargs", index="1"))).made == [("noargs", "{}")]
+
+
+@pytest.mark.parametrize("text", ["{", "no json", " ", '{"a": 1} {}'])
+def test_a_json_block_that_is_no_json_makes_no_complete_call(xtml: Bound, text: str) -> None:
+    """T8: what was given out stays open."""
+    answer = xtml.said(calls(element("call", element("json", text, type="object"), tool="noargs", index="1")))
+    assert [(call.arguments, call.is_complete) for call in answer.calls] == [(text, False)]
 
 
 def test_prose_may_name_elements(xtml: Bound) -> None:
@@ -130,8 +139,6 @@ def test_structured_content_is_opaque_up_to_the_end_of_its_element(xtml: Bound) 
 def test_markers_spelled_with_ordinary_tokens_are_text(bound_by_name: dict[str, Bound]) -> None:
     """FE-3, R3."""
     bound = bound_by_name["xtml-tokens"]
-    from tests.output.answers import read
-
     opened = bound.marked("<|open|>response<|sep|>")
     spelled = "a<|close|>response<|sep|><|open|>tools<|sep|>b"
     assert read([opened, spelled], bound.syntax).content == spelled
@@ -140,4 +147,3 @@ def test_markers_spelled_with_ordinary_tokens_are_text(bound_by_name: dict[str, 
 def test_a_stray_control_token_is_not_shown(bound_by_name: dict[str, Bound]) -> None:
     answer = bound_by_name["xtml-tokens"].said("<|open|>response<|sep|>a<|sep|>b<|open|>", ending=Ending.LIMIT)
     assert answer.content == "ab"
-    assert EXAMPLES[6].name == "xtml"
