@@ -56,6 +56,18 @@ class ConstraintError(RequestError):
     code = "grammar_stuck"
 
 
+class UnsupportedError(RequestError):
+    """The request asks for something that this server cannot do for any request."""
+
+    code = "unsupported"
+
+
+class FeatureError(RequestError):
+    """The request needs a feature that this server was started without: an adapter, a transfer of cached tokens."""
+
+    code = "feature_missing"
+
+
 class UnknownModelError(RequestError):
     """The request names a model that this server does not serve."""
 

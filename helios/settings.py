@@ -24,13 +24,15 @@ _BOOLEANS: Mapping[object, bool] = {True: True, "true": True, False: False, "fal
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """What a setting's value may be. `choices` is for text; `low` and `high` are inclusive, for numbers."""
+    """What a setting's value may be. `choices` is for text; `low` and `high` are inclusive, for numbers; `words` stand beside
+    them."""
 
     kind: type[int] | type[float] | type[str] | type[bool]
     help: str
     low: float | None = None
     high: float | None = None
     choices: tuple[str, ...] = ()
+    words: tuple[str, ...] = ()
 
     @property
     def accepted(self) -> str:
@@ -40,10 +42,13 @@ class Rule:
         if self.kind is bool:
             return "true or false"
         noun = {int: "a whole number", float: "a number", str: "text"}[self.kind]
-        return noun if self.low is None else f"{noun} from {self.low:,.10g} to {self.high:,.10g}"
+        limits = noun if self.low is None else f"{noun} from {self.low:,.10g} to {self.high:,.10g}"
+        return " or ".join((limits, *self.words))
 
     def parse(self, name: str, raw: object) -> Any:
         """`raw` (flag text, variable text or TOML value) as a checked value; SettingError when it is not one."""
+        if raw in self.words:
+            return raw
         try:
             value = self._convert(raw)
         except (ValueError, KeyError):
@@ -81,6 +86,19 @@ class Settings:
     tls_key: str | None = _setting(None, "PEM file of the certificate's private key", str)
     listen_backlog: int = _setting(1024, "connections that may wait to be accepted", int, low=1, high=65535)
     connection_limit: int = _setting(4096, "connections that may be open at once", int, low=1, high=1_000_000)
+    grpc_port: int | None = _setting(
+        None, "TCP port of vllm.Inference over gRPC, 0 for a free one (not served)", int, low=0, high=65535
+    )
+    grpc_host: str | None = _setting(None, "address of the gRPC port (--host, or 127.0.0.1 beside a socket file)", str)
+    grpc_max_message_mb: int = _setting(32, "MiB of one gRPC request", int, low=1, high=1024)
+    grpc_default_max_new_tokens: int | str = _setting(
+        20,
+        "tokens of a gRPC answer whose request gives no limit; context fills the context",
+        int,
+        low=1,
+        high=(1 << 31) - 1,
+        words=("context",),
+    )
     device: str = _setting("auto", "where programs run", str, choices=("auto", "cpu", "cuda"))
     context: int | None = _setting(
         None, "tokens of one request, prompt and answer (the core's)", int, low=16, high=1 << 24

@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from helios.engine import Engine
 
 _T = TypeVar("_T")
+_Body = TypeVar("_Body")
 _OPENINGS = {Phase.UNDECIDED: Opening.EITHER, Phase.REASONING: Opening.REASONING}
 
 
@@ -98,7 +99,7 @@ class Frontend:
 
     # -- jobs
 
-    async def run(self, job: Callable[[bytes], _T], body: bytes) -> _T:
+    async def run(self, job: Callable[[_Body], _T], body: _Body) -> _T:
         """`job(body)` on a preparation thread. When the caller is cancelled, a job that has not begun never will."""
         return await asyncio.get_running_loop().run_in_executor(self._threads, job, body)
 
@@ -120,7 +121,7 @@ class Frontend:
         """A plain completion's body to generation requests, each prompt with all its choices in turn."""
         fields = parse_body(body)
         request = read_completion_request(fields, self._limits, secrets.randbits(64))
-        grammar = self._grammars.compile(request.structured, Opening.ANSWER)
+        grammar = self.plain_grammar(request.structured)
         prompts = [self.prompt_tokens(prompt) for prompt in request.prompts]
         texts = [self._prompt_text(prompt) for prompt in request.prompts for _ in range(request.options.n_choices)]
         return PreparedCall(
@@ -141,6 +142,10 @@ class Frontend:
         if not isinstance(prompt, str):
             return list(prompt)
         return self._bos_tokens + self._tokenizer.encode(prompt, allow_special=True)
+
+    def plain_grammar(self, structured: StructuredRequest) -> CompiledGrammar | None:
+        """The grammar of an answer to a raw prompt, None where there is none."""
+        return self._grammars.compile(structured, Opening.ANSWER)
 
     def _prompt_text(self, prompt: Prompt) -> str:
         return prompt if isinstance(prompt, str) else self._tokenizer.decode(prompt)

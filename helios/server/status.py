@@ -1,7 +1,7 @@
-"""The one place where errors become HTTP: class -> status, OpenAI error type, extra headers.
+"""The one place where errors become statuses: class -> HTTP status, OpenAI error type, extra headers, gRPC code.
 
 It knows the error tree and nothing of requests. The nearest class in the table decides, never a message's text; a class that
-is not in the table is ours to answer for and becomes a 500.
+is not in the table is ours to answer for and becomes a 500, or INTERNAL.
 """
 
 from __future__ import annotations
@@ -10,11 +10,13 @@ from dataclasses import dataclass
 
 from helios.errors import (
     CapacityError,
+    FeatureError,
     HeliosError,
     OutOfMemoryError,
     QueueFullError,
     RequestError,
     UnknownModelError,
+    UnsupportedError,
 )
 
 
@@ -31,23 +33,26 @@ class WireError(RequestError):
 
 @dataclass(frozen=True, slots=True)
 class Status:
-    """How an error looks on the wire."""
+    """How an error looks on the wire. `grpc_code` is the name of the code there."""
 
     number: int
     type: str
+    grpc_code: str
     headers: tuple[tuple[str, str], ...] = ()
 
 
 _RETRY = (("Retry-After", "1"),)
-_SERVER_ERROR = Status(500, "server_error")
+_SERVER_ERROR = Status(500, "server_error", "INTERNAL")
 
 # The most derived class that matches wins: an error's classes are tried in method resolution order.
 _TABLE: dict[type[HeliosError], Status] = {
-    UnknownModelError: Status(404, "invalid_request_error"),
-    RequestError: Status(400, "invalid_request_error"),
-    QueueFullError: Status(429, "rate_limit_error", _RETRY),
+    UnknownModelError: Status(404, "invalid_request_error", "NOT_FOUND"),
+    UnsupportedError: Status(400, "invalid_request_error", "UNIMPLEMENTED"),
+    FeatureError: Status(400, "invalid_request_error", "FAILED_PRECONDITION"),
+    RequestError: Status(400, "invalid_request_error", "INVALID_ARGUMENT"),
+    QueueFullError: Status(429, "rate_limit_error", "RESOURCE_EXHAUSTED", _RETRY),
     OutOfMemoryError: _SERVER_ERROR,
-    CapacityError: Status(503, "service_unavailable_error", _RETRY),
+    CapacityError: Status(503, "service_unavailable_error", "UNAVAILABLE", _RETRY),
 }
 
 _REASONS = {
@@ -63,7 +68,7 @@ _REASONS = {
 def status_of(error: HeliosError) -> Status:
     """The status of `error`."""
     if isinstance(error, WireError):
-        return Status(error.status, "invalid_request_error", error.headers)
+        return Status(error.status, "invalid_request_error", "INVALID_ARGUMENT", error.headers)
     return next((_TABLE[kind] for kind in type(error).__mro__ if kind in _TABLE), _SERVER_ERROR)
 
 
