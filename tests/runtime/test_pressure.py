@@ -22,6 +22,7 @@ HAPPENED = (
     "preemptions_total",
     "reused_prompt_tokens_total",
     "snapshots_saved_total",
+    "snapshots_restored_total",
     "cache_pages_evicted_total",
     "cache_snapshots_evicted_total",
     "cache_pages_offloaded_total",
