@@ -13,6 +13,7 @@ from typing import Any
 
 from helios.output.coercion import ParameterType, json_of_text, parameter_type
 from helios.output.events import OutputEvent, ToolArgumentsDelta, ToolCallEnd, ToolCallStart
+from helios.output.json_text import refuse_constant
 from helios.output.states import ValueKind
 
 
@@ -70,8 +71,9 @@ class CallWriter:
 
     def arguments(self, text: str) -> None:
         """More of the arguments as JSON that the model gave for all of them."""
-        self._given.append(text)
-        self._write(text)
+        if text:
+            self._given.append(text)
+            self._write(text)
 
     def end(self) -> None:
         """The call is complete, unless what was given as its JSON is none."""
@@ -110,7 +112,7 @@ class CallWriter:
 
 def _is_json(text: str) -> bool:
     try:
-        json.loads(text, parse_int=str, parse_float=str)
+        json.loads(text, parse_int=str, parse_float=str, parse_constant=refuse_constant)
     except (ValueError, RecursionError):
         return False
     return True

@@ -11,9 +11,9 @@ import json
 import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, NoReturn
+from typing import Any
 
-from helios.output.json_text import without_surrogates
+from helios.output.json_text import refuse_constant, without_surrogates
 
 _MOST_DIGITS = 4000  # Python turns no longer decimal into an integer
 _MOST_LITERAL_CHARACTERS = 100_000
@@ -176,14 +176,10 @@ _CONVERSIONS: Mapping[str, Callable[[str], str | None]] = {
 def _minified(text: str, expected: type) -> str | None:
     """JSON without blanks between its parts, spelled as it was; None when it is none, or of another type."""
     try:
-        value = json.loads(text, parse_constant=_refuse_constant)
+        value = json.loads(text, parse_constant=refuse_constant)
     except (ValueError, RecursionError):
         return None
     return _STRING_OR_BLANKS.sub(lambda match: match[1] or "", text) if isinstance(value, expected) else None
-
-
-def _refuse_constant(name: str) -> NoReturn:
-    raise ValueError(f"{name} is no JSON")
 
 
 def _python_literal(text: str, expected: type) -> str | None:

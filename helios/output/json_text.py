@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import enum
 import re
+from typing import NoReturn
 
 _PRIMITIVE = re.compile(r"true|false|null|-?(0|[1-9]\d*)(\.\d+)?([eE][+-]?\d+)?", re.ASCII)
 _SURROGATE = re.compile("[\ud800-\udfff]")
@@ -118,6 +119,11 @@ class JsonScanner:
 def escaped(character: str) -> str:
     """A character inside of a JSON string, spelled as JSON wants control characters spelled."""
     return f"\\u{ord(character):04x}" if character < " " else character
+
+
+def refuse_constant(name: str) -> NoReturn:
+    """For `json.loads`, which takes NaN and the infinities unless it is told what to do."""
+    raise ValueError(f"{name} is no JSON")
 
 
 def without_surrogates(text: str) -> str:

@@ -46,7 +46,7 @@ def test_a_json_block_is_passed_on_as_it_stands(xtml: Bound) -> None:
     assert xtml.said(calls(element("call", empty, tool="noargs", index="1"))).made == [("noargs", "{}")]
 
 
-@pytest.mark.parametrize("text", ["{", "no json", " ", '{"a": 1} {}'])
+@pytest.mark.parametrize("text", ["{", "no json", " ", "[NaN]", '{"a": 1} {}'])
 def test_a_json_block_that_is_no_json_makes_no_complete_call(xtml: Bound, text: str) -> None:
     """T8: what was given out stays open."""
     answer = xtml.said(calls(element("call", element("json", text, type="object"), tool="noargs", index="1")))
