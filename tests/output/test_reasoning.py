@@ -6,11 +6,12 @@ from dataclasses import replace
 
 import pytest
 
+from helios.contract.enums import ReasoningSyntax
 from helios.output.events import Ending
 from helios.output.pipeline import OutputPipeline
 from helios.output.syntax import AnswerSyntax
 from helios.tokenizer.tokenizer import Tokenizer
-from tests.output.answers import EXAMPLES, Answer, read
+from tests.output.answers import EXAMPLES, Answer, marked, read, with_tokens
 from tests.output.conftest import Bound
 
 CALL = "<tool_call>\n<function=noargs>\n</function>\n</tool_call>"
@@ -145,3 +146,15 @@ def test_structured_content_is_opaque(qwen: Bound) -> None:
     assert parts(qwen.said(f"<think>\na\n</think>\n\n{document}", is_structured=True)) == ("a", document, [])
     assert parts(qwen.said(document, is_structured=True)) == ("", document, [])
     assert parts(qwen.said(f"<think>a</think>{CALL}", is_structured=True)) == ("a", "", ["noargs"])
+
+
+def test_a_model_without_reasoning_takes_its_tags_for_text(plain_tokenizer: Tokenizer) -> None:
+    """FE-2: tool syntaxes stand without reasoning too; what a grammar constrains is as opaque there (FE-3)."""
+    frontend = replace(EXAMPLES[0].frontend, reasoning_syntax=ReasoningSyntax.NONE, reasoning_markers=None)
+    for tokenizer in (plain_tokenizer, with_tokens(plain_tokenizer, EXAMPLES[0].tokens)):
+        syntax = AnswerSyntax(frontend, tokenizer)
+        text = marked(f"<think>a</think>b{CALL}", tokenizer, syntax)
+        assert parts(read([text], syntax)) == parts(read(list(text), syntax)) == ("", "<think>a</think>b", ["noargs"])
+        assert parts(read([text], syntax, is_structured=True)) == ("", f"<think>a</think>b{CALL}", [])
+        call = marked(f"\n\n{CALL}", tokenizer, syntax)
+        assert parts(read([call], syntax, is_structured=True)) == ("", "", ["noargs"])
