@@ -2,13 +2,15 @@
 
 Flags, `HELIOS_<NAME>` variables and TOML keys are derived from the one dataclass here, which is also the only code that reads
 `os.environ`. A flag wins over the environment, the environment over the file, the file over the default; a malformed value
-stops the start with the accepted range.
+stops the start with the accepted range, and what `toml_of` writes is read back as the same settings.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import json
 import os
+import re
 import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -32,11 +34,15 @@ class Rule:
     low: float | None = None
     high: float | None = None
     choices: tuple[str, ...] = ()
+    form: tuple[str, str] | None = None  # of text: a pattern, and what it describes
+    is_list: bool = False
     words: tuple[str, ...] = ()
 
     @property
     def accepted(self) -> str:
         """The accepted range in words, for messages and `--help`."""
+        if self.form is not None:
+            return self.form[1]
         if self.choices:
             return "one of " + ", ".join(self.choices)
         if self.kind is bool:
@@ -46,7 +52,13 @@ class Rule:
         return " or ".join((limits, *self.words))
 
     def parse(self, name: str, raw: object) -> Any:
-        """`raw` (flag text, variable text or TOML value) as a checked value; SettingError when it is not one."""
+        """`raw` (flag text, variable text or TOML value) as a checked value; SettingError when it is not one.
+
+        A list is a TOML array, a flag given several times, or text with commas; its value is a tuple.
+        """
+        if self.is_list:
+            one = dataclasses.replace(self, is_list=False)
+            return tuple(dict.fromkeys(one.parse(name, part) for part in _parts(raw)))
         if raw in self.words:
             return raw
         try:
@@ -54,7 +66,8 @@ class Rule:
         except (ValueError, KeyError):
             raise SettingError(f"{name} is {str(raw)[:80]!r}", hint=f"it must be {self.accepted}") from None
         is_inside = self.low is None or self.high is None or self.low <= value <= self.high
-        if not is_inside or value == "" or (self.choices and value not in self.choices):
+        is_formed = self.form is None or re.fullmatch(self.form[0], value) is not None
+        if not is_inside or value == "" or not is_formed or (self.choices and value not in self.choices):
             raise SettingError(f"{name} is {str(raw)[:80]}", hint=f"it must be {self.accepted}")
         return value
 
@@ -65,9 +78,17 @@ class Rule:
             raise ValueError
         if self.kind is int and isinstance(raw, float):
             raise ValueError
-        if self.kind is str and not isinstance(raw, str):
-            raise ValueError
+        if self.kind is str:
+            if not isinstance(raw, str):
+                raise ValueError
+            raw.encode()  # bytes of the environment that are no UTF-8 raise UnicodeEncodeError, a ValueError
         return self.kind(raw)
+
+
+def _parts(raw: object) -> Sequence[object]:
+    """The elements of a list setting as it was given."""
+    values = raw if isinstance(raw, (list, tuple)) else [raw]
+    return [part for value in values for part in (value.split(",") if isinstance(value, str) else [value])]
 
 
 def _setting(default: object, text: str, kind: type[Any], **limits: Any) -> Any:
@@ -84,6 +105,21 @@ class Settings:
         None, "PEM file of the certificate and its chain; the server then speaks HTTPS", str
     )
     tls_key: str | None = _setting(None, "PEM file of the certificate's private key", str)
+    api_key_file: str | None = _setting(
+        None, "file of API keys, one a line; who has none of them gets /health, /ready and the page alone", str
+    )
+    key_salts: bool = _setting(False, "cached prefixes are shared among requests of the same API key only", bool)
+    public_metrics: bool = _setting(False, "answer /metrics without an API key", bool)
+    cors_origin: tuple[str, ...] = _setting(
+        (),
+        "origin whose pages may call the API; give several by commas or by repeating it",
+        str,
+        form=(
+            r"\*|https?://[a-z0-9.-]+(:\d+)?|https?://\[[0-9a-f:]+\](:\d+)?",
+            "* or an origin such as https://example.org",
+        ),
+        is_list=True,
+    )
     listen_backlog: int = _setting(1024, "connections that may wait to be accepted", int, low=1, high=65535)
     connection_limit: int = _setting(4096, "connections that may be open at once", int, low=1, high=1_000_000)
     grpc_port: int | None = _setting(
@@ -155,6 +191,8 @@ class Settings:
     drain_timeout: float = _setting(5.0, "seconds that shutdown waits for open answers", float, low=0, high=3600)
     vllm_metrics: bool = _setting(False, "show /metrics under vLLM's names too, for gateways that scrape those", bool)
     log_level: str = _setting("info", "least level that is logged", str, choices=("debug", "info", "warning", "error"))
+    log_format: str = _setting("text", "form of a line of the log", str, choices=("text", "json"))
+    log_prompts: bool = _setting(False, "log the text of every prompt that is generated from", bool)
 
     RULES: ClassVar[dict[str, Rule]]
 
@@ -182,13 +220,34 @@ def flag_help(name: str) -> str:
     """The `--help` line of setting `name`: what it is, what it accepts, its default."""
     rule = Settings.RULES[name]
     default = getattr(Settings, name)
-    ending = "" if default is None else f"; default {str(default).lower() if rule.kind is bool else default}"
+    is_unset = default is None or default == ()
+    ending = "" if is_unset else f"; default {str(default).lower() if rule.kind is bool else default}"
     return f"{rule.help} ({rule.accepted}{ending})"
 
 
 def setting_names() -> Sequence[str]:
     """Every setting, in the order of the dataclass."""
     return tuple(Settings.RULES)
+
+
+def toml_of(settings: Settings) -> str:
+    """A settings file that says what `settings` does, each key under its help; what the core or the machine decides is left out."""
+    blocks = []
+    for name in setting_names():
+        value = getattr(settings, name)
+        line = f"# {name} =" if value is None else f"{name} = {_toml_value(value)}"
+        blocks.append(f"# {flag_help(name)}\n{line}\n")
+    return "\n".join(blocks)
+
+
+def _toml_value(value: object) -> str:
+    if isinstance(value, tuple):
+        return "[" + ", ".join(map(_toml_value, value)) + "]"
+    if isinstance(value, str):
+        return json.dumps(value, ensure_ascii=False).replace(
+            "\x7f", "\\u007f"
+        )  # which TOML, unlike JSON, wants escaped
+    return str(value).lower() if isinstance(value, bool) else repr(value)
 
 
 def cache_directory() -> Path:
