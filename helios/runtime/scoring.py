@@ -13,7 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from helios.errors import DeviceError
-from helios.scheduler.round import Lane, PromptScore
+from helios.scheduler.request import Token
+from helios.scheduler.round import Lane
 
 MAX_CANDIDATES = 20
 SCORE = np.dtype(
@@ -47,7 +48,7 @@ class ScoreRecords:
     def __init__(self, pinned: NDArray[np.uint8]) -> None:
         self._scores: NDArray[Any] = pinned.view(SCORE)
 
-    def read(self, targets: Targets) -> list[tuple[PromptScore, ...]]:
+    def read(self, targets: Targets) -> list[tuple[Token, ...]]:
         """The scores of each lane. Raises DeviceError when they are not those of `targets`."""
         expected = [token for lane in targets for token in lane]
         found = self._scores["token"][: len(expected)].tolist()
@@ -61,9 +62,9 @@ class ScoreRecords:
             first += len(lane)
         return lanes
 
-    def _score(self, index: int) -> PromptScore:
+    def _score(self, index: int) -> Token:
         score = self._scores[index]
         n_candidates = min(max(int(score["n_candidates"]), 0), MAX_CANDIDATES)
         ids, logprobs = (score[f"candidate_{name}"][:n_candidates].tolist() for name in ("token", "logprob"))
         candidates = tuple(zip(ids, logprobs, strict=True))
-        return PromptScore(int(score["token"]), float(score["logprob"]), int(score["rank"]), candidates)
+        return Token(int(score["token"]), float(score["logprob"]), int(score["rank"]), candidates)

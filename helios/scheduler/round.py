@@ -11,6 +11,7 @@ from typing import Any
 
 from numpy.typing import NDArray
 
+from helios.scheduler.request import Token
 from helios.scheduler.sequence import Sequence
 
 
@@ -90,16 +91,6 @@ class Round:
 
 
 @dataclass(frozen=True, slots=True)
-class PromptScore:
-    """What a scored prefill says of one prompt token, given those before it. Fields as in `Token`."""
-
-    token_id: int
-    logprob: float
-    rank: int
-    candidates: tuple[tuple[int, float], ...]
-
-
-@dataclass(frozen=True, slots=True)
 class LaneCompletion:
     """One lane of a completion record (kernels.h, HeliosCompletionLane), as read, not yet believed. `scores`: of a scored prefill,
     for the prompt tokens at `position` + 1 and on; there is none behind the last one of a prompt."""
@@ -117,4 +108,4 @@ class LaneCompletion:
     logprob: float = 0.0
     rank: int = 0
     candidates: tuple[tuple[int, float], ...] = field(default=())
-    scores: tuple[PromptScore, ...] = ()
+    scores: tuple[Token, ...] = ()

@@ -11,8 +11,8 @@ import pytest
 
 from helios.errors import DeviceError
 from helios.runtime.scoring import SCORE, ScoreRecords
-from helios.scheduler.request import GenerationRequest, SamplingParameters
-from helios.scheduler.round import PromptScore, Round
+from helios.scheduler.request import GenerationRequest, SamplingParameters, Token
+from helios.scheduler.round import Round
 from tests.reference.llama_numpy import LlamaReference
 from tests.runtime.hand_made import Loaded, Tenant, prepare_tiny
 
@@ -41,9 +41,9 @@ def loaded(request: pytest.FixtureRequest, tiny: Loaded, default_core: Path) -> 
         yield opened
 
 
-def scores_of(loaded: Loaded, slot: int, chunks: list[int]) -> list[PromptScore]:
+def scores_of(loaded: Loaded, slot: int, chunks: list[int]) -> list[Token]:
     tenant = Tenant(loaded, slot, REQUEST, PAGES)
-    scores: list[PromptScore] = []
+    scores: list[Token] = []
     for index, n_tokens in enumerate(chunks):
         (completion,) = loaded.run(tenant.scored(n_tokens, is_first=index == 0))
         scores += completion.scores
@@ -79,7 +79,7 @@ def test_the_answer_of_a_scored_prompt_is_that_of_an_unscored_one(loaded: Loaded
     longer = Tenant(loaded, 2, replace(REQUEST, prompt_tokens=(*PROMPT, first.token)), PAGES)
     loaded.run(longer.scored(64, is_first=True))
     (last,) = loaded.run(longer.scored(27, is_first=False))
-    assert last.scores[-1] == PromptScore(first.token, first.logprob, first.rank, first.candidates)
+    assert last.scores[-1] == Token(first.token, first.logprob, first.rank, first.candidates)
 
 
 def test_several_prompts_are_scored_in_one_round(loaded: Loaded) -> None:
