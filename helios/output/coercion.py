@@ -17,7 +17,9 @@ from helios.output.json_text import refuse_constant, without_surrogates
 
 _MOST_DIGITS = 4000  # Python turns no longer decimal into an integer
 _MOST_LITERAL_CHARACTERS = 100_000
-_MOST_REFERENCES = 32
+_MOST_SCHEMAS = (
+    200  # of one parameter, every visit counted: references may lead in circles, and alternatives double at each turn
+)
 _INTEGER = re.compile(r"(-?\d+)(\.0+)?", re.ASCII)
 _NUMBER = re.compile(r"-?(0|[1-9]\d*)(\.\d+)?([eE][+-]?\d+)?", re.ASCII)
 _STRING_OR_BLANKS = re.compile(r'("[^"\\]*+(?:\\.[^"\\]*+)*+")|[ \t\r\n]+')
@@ -40,9 +42,11 @@ def parameter_type(parameters: Mapping[str, Any], key: str) -> ParameterType | N
     """What the schema of a tool's parameters says of one, None when it says nothing."""
     properties = parameters.get("properties")
     schema = properties.get(key) if isinstance(properties, dict) else None
-    if schema is None:
+    if schema is True:
+        return ParameterType()
+    if not isinstance(schema, dict):
         schema = parameters.get("additionalProperties")
-    return _type_of(schema, parameters, _MOST_REFERENCES) if isinstance(schema, dict) else None
+    return _SchemaReader(parameters).type_of(schema) if isinstance(schema, dict) else None
 
 
 def json_of_text(text: str, kind: ParameterType) -> str:
@@ -60,26 +64,44 @@ def json_of_text(text: str, kind: ParameterType) -> str:
     return fitting[0] if fitting else _quoted(text)
 
 
-def _type_of(schema: Any, root: Mapping[str, Any], n_references: int) -> ParameterType:
-    if not isinstance(schema, dict):
-        return ParameterType()
-    schema, n_references = _resolved(schema, root, n_references)
-    members = tuple(schema["enum"]) if isinstance(schema.get("enum"), list) else ()
-    if "const" in schema:
-        members = (schema["const"],)
-    types = _named(schema.get("type")) or frozenset(map(_type_of_value, members))
-    parts = [part for word in ("anyOf", "oneOf") if isinstance(part := schema.get(word), list)]
-    if not types and parts and n_references > 0:
-        alternatives = [_type_of(each, root, n_references - 1) for each in parts[0]]
-        types, members = _union(alternatives)
-    if not types and isinstance(schema.get("allOf"), list) and n_references > 0:
-        typed = [_type_of(each, root, n_references - 1) for each in schema["allOf"]]
-        types, members = next(((each.types, each.members) for each in typed if each.types), (types, members))
-    if not types:
-        types = frozenset(name for word, name in (("properties", "object"), ("items", "array")) if word in schema)
-    if types and schema.get("nullable") is True:
-        types |= {"null"}
-    return ParameterType(types, members)
+class _SchemaReader:
+    """Finds the types of one parameter within a tool's schema; what it has no patience for says nothing."""
+
+    def __init__(self, root: Mapping[str, Any]) -> None:
+        self._root = root
+        self._n_left = _MOST_SCHEMAS
+
+    def type_of(self, schema: Any) -> ParameterType:
+        self._n_left -= 1
+        if not isinstance(schema, dict) or self._n_left < 0:
+            return ParameterType()
+        if isinstance(schema.get("$ref"), str):
+            return self.type_of(self._resolved(schema))
+        members = tuple(schema["enum"]) if isinstance(schema.get("enum"), list) else ()
+        if "const" in schema:
+            members = (schema["const"],)
+        types = _named(schema.get("type")) or frozenset(map(_type_of_value, members))
+        if not types:
+            types, members = self._combined(schema)
+        if not types:
+            types = frozenset(name for word, name in (("properties", "object"), ("items", "array")) if word in schema)
+        if types and schema.get("nullable") is True:
+            types |= {"null"}
+        return ParameterType(types, members)
+
+    def _combined(self, schema: dict[str, Any]) -> tuple[frozenset[str], tuple[Any, ...]]:
+        """What alternatives allow together, or the first of several parts that says a type."""
+        for word in ("anyOf", "oneOf"):
+            if isinstance(schema.get(word), list):
+                return _union(map(self.type_of, schema[word]))
+        parts = schema["allOf"] if isinstance(schema.get("allOf"), list) else []
+        return next(((each.types, each.members) for each in map(self.type_of, parts) if each.types), (frozenset(), ()))
+
+    def _resolved(self, schema: dict[str, Any]) -> dict[str, Any]:
+        """The schema behind a local reference, what stands beside it added. A reference that leads nowhere says nothing."""
+        beside = {name: value for name, value in schema.items() if name != "$ref"}
+        target = _pointed(schema["$ref"], self._root)
+        return {**target, **beside} if isinstance(target, dict) else beside
 
 
 def _union(alternatives: Iterable[ParameterType]) -> tuple[frozenset[str], tuple[Any, ...]]:
@@ -92,16 +114,6 @@ def _union(alternatives: Iterable[ParameterType]) -> tuple[frozenset[str], tuple
         types |= each.types
         members += each.members
     return types, members
-
-
-def _resolved(schema: dict[str, Any], root: Mapping[str, Any], n_references: int) -> tuple[dict[str, Any], int]:
-    """The schema behind local references, what stands beside a reference added. A reference that leads nowhere says nothing."""
-    while isinstance(schema.get("$ref"), str) and n_references > 0:
-        n_references -= 1
-        beside = {name: value for name, value in schema.items() if name != "$ref"}
-        target = _pointed(schema["$ref"], root)
-        schema = {**target, **beside} if isinstance(target, dict) else beside
-    return schema, n_references
 
 
 def _pointed(reference: str, root: Mapping[str, Any]) -> Any:

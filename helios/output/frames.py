@@ -44,7 +44,7 @@ def frames_table(frontend: Frontend, markup: Markup, *, has_tools: bool) -> Stat
         "header": State(Sink.CONTENT, Phase.UNDECIDED, (recipient, bare, *breaks), "content", is_framing=True),
         "reasoning": State(Sink.REASONING, Phase.REASONING, (*breaks, *([switch] if has_tools else []))),
         "content": State(Sink.CONTENT, Phase.CONTENT, breaks),
-        "frame": State(Sink.CONTENT, Phase.CALL, (begin, *breaks), "content"),
+        "frame": State(Sink.CONTENT, Phase.CALL, (begin, *breaks), "content", is_framing=True),
         "called": State(Sink.NOTHING, Phase.CALL, breaks),
         **call.states,
     }
