@@ -114,6 +114,13 @@ def tokenizer(tmp_path_factory: pytest.TempPathFactory) -> Tokenizer:
     return tokenizer_of(vocabularies.byte_level(path, control=("<|im_end|>", "<|im_start|>")))
 
 
+@pytest.fixture(autouse=True)
+def event_loop_has_no_complaint(caplog: pytest.LogCaptureFixture) -> Iterator[None]:
+    """An exception that reached the event loop is a bug, whatever the client saw of it."""
+    yield
+    assert not [record for record in caplog.get_records("call") if record.name == "asyncio"]
+
+
 @pytest.fixture
 def engine(tokenizer: Tokenizer) -> ScriptedEngine:
     return ScriptedEngine(tokenizer)
