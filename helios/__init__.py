@@ -6,7 +6,7 @@
     runtime     ModelRuntime: load, frames, completions, worker loop (may use scheduler)
     scheduler   lifecycle, admission, cohort and program choice; pure, clock injected
     prompt      request -> tokens
-    output      tokens -> text, stops
+    output      tokens -> answer events: text, stops, reasoning, tool calls
     ignition    checkpoint -> core: recipes, preparation, checkpoint readers, capture
     contract    the .proto files, generated messages, validation into PreparedContract
     corefile    .core containers: envelope, signatures, frames, authorize

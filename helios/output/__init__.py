@@ -1,1 +1,1 @@
-"""Tokens turned into text: detokenising and stops."""
+"""Tokens turned into the events of an answer: characters, stops, reasoning, content and tool calls."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -43,6 +44,11 @@ def plain_tokenizer(tmp_path_factory: pytest.TempPathFactory) -> Tokenizer:
     """256 bytes and a few words; no marker is a token."""
     path = tmp_path_factory.mktemp("vocabulary") / "plain.gguf"
     return tokenizer_of(vocabularies.byte_level(path, user_defined=()))
+
+
+@pytest.fixture(scope="session")
+def default_tokenizer(default_gguf: Path) -> Tokenizer:
+    return tokenizer_of(default_gguf)
 
 
 @pytest.fixture(scope="session")

@@ -9,8 +9,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from helios.output.events import Ending
+from helios.output.opening import open_answer
 from helios.output.pipeline import OutputPipeline
-from tests.output.answers import ARGUMENTS, TOOLS, Answer, call_ids, cut, marked, read
+from helios.output.syntax import AnswerSyntax
+from helios.tokenizer.tokenizer import Tokenizer
+from tests.output.answers import ARGUMENTS, EXAMPLES, TOOLS, Answer, Example, call_ids, cut, marked, read
 from tests.output.conftest import Bound
 
 CALLS = [("get_weather", ARGUMENTS), ("noargs", "{}")]
@@ -38,6 +41,20 @@ def test_rendered_answers_are_read_token_by_token(bound: Bound) -> None:
     )
     answer = Answer()
     for token_id in bound.tokenizer.encode(bound.example.answer, allow_special=True):
+        answer.add(pipeline.push(token_id))
+    answer.add(pipeline.finish(Ending.EOS))
+    check(answer)
+
+
+@pytest.mark.parametrize("example", EXAMPLES, ids=lambda example: example.name)
+def test_rendered_answers_are_read_from_a_real_vocabulary(default_tokenizer: Tokenizer, example: Example) -> None:
+    """FE-7: tokens of many characters, whose edges are not those of tags; no marker is one of them."""
+    tokenizer = default_tokenizer
+    syntax = AnswerSyntax(example.frontend, tokenizer)
+    opening = open_answer(tokenizer.encode(example.prompt, allow_special=True), tokenizer, syntax)
+    pipeline = OutputPipeline(tokenizer, (), (), syntax=syntax, tools=TOOLS, opening=opening, ids=call_ids())
+    answer = Answer()
+    for token_id in tokenizer.encode(example.answer, allow_special=False):
         answer.add(pipeline.push(token_id))
     answer.add(pipeline.finish(Ending.EOS))
     check(answer)
