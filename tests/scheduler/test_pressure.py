@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import pytest
 
 from helios.scheduler.request import Finished, FinishReason, GenerationRequest
@@ -161,27 +163,32 @@ def test_a_better_priority_displaces_a_lower_one() -> None:
     assert simulation.tokens(0) == tokens_alone(simulation.requests[0])
 
 
-def crowd(n_requests: int) -> Simulation:
-    """Requests over three prompts, and not the pages for all of them at once."""
-    simulation = Simulation(n_slots=2, n_pages=6 if n_requests == 2 else 8, n_rows=2, n_host_pages=30)
-    for key in range(n_requests):
+def crowd(phase: str) -> Simulation:
+    """Requests over three prompts, and not the pages for all of them: `phase` comes up."""
+    is_small = phase == "preempting"  # write-backs under way are waited for before anybody is preempted
+    simulation = Simulation(n_slots=2, n_pages=6 if is_small else 8, n_rows=2, n_host_pages=0 if is_small else 30)
+    for key in range(2 if is_small else 8):
         simulation.submit(key, GenerationRequest(prompt(30 + key, key % 3), 34))
     return simulation
+
+
+def moments(simulation: Simulation) -> Iterator[dict[int, str]]:
+    """The phases after each step of serving, with both frames in use and copies that end when nothing else is left."""
+    while simulation.scheduler.has_work:
+        is_full = simulation.plan() is None
+        yield phases(simulation)
+        if is_full and simulation.in_flight:
+            simulation.retire()
+        elif is_full:
+            simulation.finish_transfers()
+        yield phases(simulation)
 
 
 @pytest.mark.parametrize("phase", ["queued", "reloading", "prefill", "decode", "preempting", "saving"])
 def test_cancelling_frees_slot_and_pages_within_one_round_in_every_phase(phase: str) -> None:
     """SPEC-8, CACHE-6: at the fence of what is in flight the request holds nothing; what it was reloading is let go at its end."""
-    simulation = crowd(2 if phase == "preempting" else 8)
-    for _ in range(2000):
-        keys = [key for key, present in phases(simulation).items() if present == phase]
-        if keys:
-            break
-        if simulation.plan() is None and simulation.in_flight:
-            simulation.retire()
-        elif not simulation.in_flight:
-            simulation.finish_transfers()
-    (key,) = keys[:1]
+    simulation = crowd(phase)
+    key = next(key for moment in moments(simulation) for key, present in moment.items() if present == phase)
     has_ended = phase == "saving"
     assert len(simulation.events.get(key, [])) > 0 or not has_ended
     simulation.cancel(key)
