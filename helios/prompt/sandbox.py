@@ -20,13 +20,13 @@ import jinja2.runtime
 import jinja2.sandbox
 import jinja2.visitor
 
-from helios.prompt.budget import RenderingBudget
+from helios.prompt.budget import STEP_CHARACTERS, RenderingBudget
 from helios.prompt.shield import Shield
 
 # Names in a rendering's context that no template can spell.
 BUDGET = " budget"
 SHIELD = " shield"
-_STEPS, _CONCATENATED = " steps", " concatenated"
+_STEPS, _CONCATENATED, _SPELLED = " steps", " concatenated", " spelled"
 
 # What chat templates do not use and what nobody could pay for in advance.
 _NO_FILTERS = ("random", "urlize", "wordwrap", "xmlattr")
@@ -59,7 +59,8 @@ class TemplateEnvironment(jinja2.sandbox.ImmutableSandboxedEnvironment):
         self.filters = {
             name: _paid_filter(name, each) for name, each in self.filters.items() if name not in _NO_FILTERS
         }
-        self.filters |= {_STEPS: _steps, _CONCATENATED: _concatenated}
+        tolls: dict[str, Callable[..., Any]] = {_STEPS: _steps, _CONCATENATED: _concatenated, _SPELLED: _spelled}
+        self.filters |= tolls
 
     def _parse(self, source: str, name: str | None, filename: str | None) -> jinja2.nodes.Template:
         tree = super()._parse(source, name, filename)
@@ -103,7 +104,7 @@ def _pay_method(budget: RenderingBudget, method: Any, args: tuple[Any, ...], kwa
 
 
 class _Metering(jinja2.visitor.NodeTransformer):
-    """Puts a toll before every loop and every `~`, which the environment has no hook for."""
+    """Puts a toll before every loop, every `~` and every long stretch of the template's own text, which nothing else sees."""
 
     def visit_For(self, node: jinja2.nodes.For) -> jinja2.nodes.Node:  # noqa: N802  (so called by Jinja)
         self.generic_visit(node)
@@ -113,6 +114,12 @@ class _Metering(jinja2.visitor.NodeTransformer):
     def visit_Concat(self, node: jinja2.nodes.Concat) -> jinja2.nodes.Node:  # noqa: N802
         self.generic_visit(node)
         return _filtered(_CONCATENATED, jinja2.nodes.List(node.nodes, lineno=node.lineno))
+
+    def visit_TemplateData(self, node: jinja2.nodes.TemplateData) -> jinja2.nodes.Node:  # noqa: N802
+        """A short text costs no more than the step that comes with it."""
+        if len(node.data) <= STEP_CHARACTERS:
+            return node
+        return _filtered(_SPELLED, jinja2.nodes.Const(node.data, lineno=node.lineno))
 
 
 def _filtered(name: str, node: Any) -> jinja2.nodes.Filter:
@@ -139,6 +146,12 @@ def _stepping(budget: RenderingBudget, values: Iterable[Any]) -> Iterator[Any]:
 def _concatenated(context: jinja2.runtime.Context, values: list[Any]) -> str:
     budget_of(context).weigh(values)
     return jinja2.runtime.str_join(values)
+
+
+@jinja2.pass_context
+def _spelled(context: jinja2.runtime.Context, text: str) -> str:
+    budget_of(context).characters(len(text))
+    return text
 
 
 @jinja2.pass_context

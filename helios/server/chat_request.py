@@ -15,7 +15,7 @@ from helios.prompt.grammar.request import StructuredRequest, ToolUse, read_struc
 from helios.server.conversation_fields import read_messages
 from helios.server.fields import Fields
 from helios.server.options import MAX_CANDIDATES, GenerationOptions, Limits, read_options
-from helios.server.stop_fields import check_stops
+from helios.server.stop_fields import check_ending
 from helios.server.template_fields import read_prompt_ending
 from helios.server.unserved import CHAT, refuse_unserved
 
@@ -37,7 +37,8 @@ def read_chat_request(fields: Fields, limits: Limits, new_seed: int) -> ChatRequ
     structured = read_structured(fields.table)
     if structured.tools and structured.tool_use is not ToolUse.NONE and not limits.calls_tools:
         raise InvalidValueError("this model calls no tools", hint="leave them out", param="tools")
-    check_stops(options.stops, None if structured.answer is None else structured.answer.param.partition(".")[0])
+    form_param = None if structured.answer is None else structured.answer.param
+    check_ending(options.stops, form_param, ignores_eos=options.ignores_eos)
     conversation = read_conversation(fields, structured)
     return ChatRequest(conversation, structured, dataclasses.replace(options, sampling=sampling))
 

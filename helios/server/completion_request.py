@@ -14,7 +14,7 @@ from helios.errors import InvalidValueError
 from helios.prompt.grammar.request import StructuredRequest, read_structured
 from helios.server.fields import Fields, checked_text, read_token_ids
 from helios.server.options import MAX_CANDIDATES, MAX_CHOICES, GenerationOptions, Limits, read_options
-from helios.server.stop_fields import check_stops
+from helios.server.stop_fields import check_ending
 from helios.server.unserved import COMPLETIONS, refuse_unserved
 
 Prompt = str | tuple[int, ...]
@@ -40,7 +40,8 @@ def read_completion_request(fields: Fields, limits: Limits, new_seed: int) -> Co
     limit_names = () if is_echo_only else ("max_tokens",)
     options = read_options(fields, limits, limit_names=limit_names, new_seed=new_seed)
     structured = read_structured({name: fields.value(name) for name in ("response_format", "structured_outputs")})
-    check_stops(options.stops, None if structured.answer is None else structured.answer.param.partition(".")[0])
+    form_param = None if structured.answer is None else structured.answer.param
+    check_ending(options.stops, form_param, ignores_eos=options.ignores_eos)
     prompts = _read_prompts(fields, limits.vocabulary)
     n_choices = len(prompts) * options.n_choices
     if n_choices > MAX_CHOICES:

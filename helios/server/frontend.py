@@ -108,7 +108,8 @@ class Frontend:
         request = read_chat_request(parse_body(body), self._limits, secrets.randbits(64))
         tokens = self.chat_tokens(request.conversation)
         reading = self._chat_reading(request.structured, tokens)
-        grammar = self._grammars.compile(request.structured, self._opening(reading))
+        opening = self._opening(reading) if request.structured.is_constrained else Opening.ANSWER
+        grammar = self._grammars.compile(request.structured, opening)
         requests = self._requests([tokens], request.options, grammar, self._syntax_of(reading))
         return PreparedCall(
             request.options,

@@ -42,11 +42,17 @@ def read_stops(fields: Fields, vocabulary: int) -> StopRules:
     return rules
 
 
-def check_stops(rules: StopRules, form_param: str | None) -> None:
-    """STOP-1: no string stops beside structured output, which `form_param` asks for."""
-    if rules.strings and form_param is not None:
+def check_ending(rules: StopRules, form_param: str | None, *, ignores_eos: bool) -> None:
+    """What cannot stand beside structured output, which the field `form_param` asks for: string stops (STOP-1), since the form ends
+    the answer, and no end at all."""
+    if form_param is None:
+        return
+    name = form_param.partition(".")[0]
+    if rules.strings:
+        raise InvalidValueError(f"stop cannot be combined with {name}", hint="the form ends the answer", param="stop")
+    if ignores_eos:
         raise InvalidValueError(
-            f"stop cannot be combined with {form_param}", hint="the form ends the answer", param="stop"
+            f"ignore_eos cannot be combined with {name}", hint="the form ends the answer", param="ignore_eos"
         )
 
 

@@ -20,6 +20,7 @@ ANYWHERE: Neutral = {
     "min_tokens": (0,), "bad_words": ([],), "allowed_token_ids": (), "truncate_prompt_tokens": (), "chat_template": (),
     "documents": ([],), "skip_special_tokens": (True,), "spaces_between_special_tokens": (True,), "suffix": ("",),
     "typical_p": (1,), "mirostat": (0,), "xtc_probability": (0,), "dry_multiplier": (0,), "logits_processors": ([],),
+    "include_reasoning": (True,),
 }  # fmt: skip
 CHAT: Neutral = {**ANYWHERE, "echo": (False,)}
 COMPLETIONS: Neutral = {

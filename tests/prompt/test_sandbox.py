@@ -67,7 +67,10 @@ def run(tokenizer: Tokenizer, source: str, content: str = "abc") -> str:
         "{% set ns = namespace(x=[]) %}{% for i in range(80) %}{% set ns.x = [ns.x, ns.x] %}{% endfor %}{{ ns.x | tojson }}",
         "{% set ns = namespace(x=[]) %}{% for i in range(80) %}{% set ns.x = [ns.x, ns.x] %}{% endfor %}{{ ns.x ~ 1 }}",
         "{% set ns = namespace(x=[]) %}{% for i in range(80) %}{% set ns.x = {1: ns.x, 2: ns.x} %}{% endfor %}{{ ns.x | string }}",
+        "{% set x %}{% for i in range(99999) %}" + 9999 * "x" + "{% endfor %}{% endset %}",
+        "{% macro f() %}" + 9999 * "x" + "{% endmacro %}{% for i in range(99999) %}{% set y = f() %}{% endfor %}",
     ],
+    ids=range(32),
 )
 def test_a_template_that_wants_too_much_is_stopped(tokenizer: Tokenizer, source: str) -> None:
     """Research 1.13 and FE: bounded in steps, time and output, whatever makes it grow."""
@@ -94,6 +97,7 @@ def test_a_template_that_wants_too_much_is_stopped(tokenizer: Tokenizer, source:
         ("{{ messages | selectattr('role', 'equalto', 'user') | list | length }}", "1"),
         ("{{ 2 ** 10 + 3 * 4 }}{{ 'ab' * 2 }}", "1036abab"),
         ("{{ namespace(a=1).a }}{{ dict(a=1) }}{{ joiner(',')() }}", "1{'a': 1}"),
+        ("a" * 99 + "{% if true %}" + "b" * 99 + "\n{% endif %}\n" + "c" * 99, "a" * 99 + "b" * 99 + "\n" + "c" * 99),
         ("{{ 'abc'[1:] }}{{ messages[::-1] | length }}", "bc1"),
     ],
 )

@@ -195,6 +195,7 @@ TOOLS = [{"type": "function", "function": {"name": "f", "parameters": {"type": "
         ({"stop": "a", "stop_token_ids": [1]}, "stop"),
         ({"stop": ["a"], "stop_token_sequences": [[1]]}, "stop"),
         ({"stop": "a", "response_format": {"type": "json_object"}}, "stop"),
+        ({"ignore_eos": True, "structured_outputs": {"choice": ["a"]}}, "ignore_eos"),
         ({"return_token_ids": 1}, "return_token_ids"),
         ({"return_token_ids": True, "return_token_timestamps": "yes"}, "return_token_timestamps"),
         ({"return_token_timestamps": True}, "return_token_timestamps"),
