@@ -136,7 +136,7 @@ class JsonCalls:
         if self._key in _ARGUMENT_KEYS:
             self._arguments += self._text if self._is_streaming else [_arguments_of(text)]
         elif self._key == "name" and text.startswith('"'):
-            self._name = self._name or without_surrogates(json.loads(text))
+            self._name = without_surrogates(json.loads(text))
         self._text, self._is_streaming = [], False
         self._has_arguments |= self._key in _ARGUMENT_KEYS
         self._begin_writing()
