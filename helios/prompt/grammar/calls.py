@@ -43,21 +43,23 @@ def calls_behind_opener(
 ) -> str:
     """An expression for what follows the opener of the first call, or of the section of calls."""
     pair = markers.call
-    bodies = any_of([_BODIES[syntax](lark, markers, tool) for tool in tools])
+    write = _BODIES[syntax]
     # Inside of a section its tags are lines of their own; around a single call the markers count their newlines themselves.
     line = markers.tag_separator if syntax in _IN_SECTION else ""
-    begin = lark.markup("\n" * pair.newlines_after_opener or line)
+    begin = "\n" * pair.newlines_after_opener or line
     closer = lark.markup(("\n" * pair.newlines_before_closer or line) + pair.closer)
-    separator = lark.markup(markers.call_separator)
+    first = lark.rule(any_of([write(lark, markers, tool, begin) for tool in tools]))
+    if not is_parallel:
+        return f"{first} {closer}"
     if syntax in _IN_SECTION:
-        more = f"({separator} {bodies})*" if is_parallel else ""
-        return lark.rule(f"{begin} {bodies} {more} {closer}")
-    call = lark.rule(f"{begin} {bodies} {closer}")
-    return f"{call} ({separator} {lark.markup(pair.opener)} {call})*" if is_parallel else call
+        more = any_of([write(lark, markers, tool, markers.call_separator) for tool in tools])
+    else:
+        more = f"{closer} {lark.markup(markers.call_separator + pair.opener)} {first}"
+    return f"{first} ({more})* {closer}"
 
 
-def invocation(lark: LarkText, markers: ToolMarkers, tool: CallableTool) -> str:
-    """One <PREFIXinvoke> element: DSML says of each value whether it is a string, ATEM leaves it to the schema."""
+def invocation(lark: LarkText, markers: ToolMarkers, tool: CallableTool, lead: str) -> str:
+    """`lead` and one <PREFIXinvoke> element: DSML says of each value whether it is a string, ATEM leaves it to the schema."""
     prefix, line = section_prefix(markers.call.opener), markers.tag_separator
     end = f"</{prefix}parameter>{line}"
     place = ValuePlace(end, (f"<{prefix}parameter", f"</{prefix}"), tool.param)
@@ -69,7 +71,7 @@ def invocation(lark: LarkText, markers: ToolMarkers, tool: CallableTool) -> str:
             return _by_kind(lark, place, parameter, tool, (f'{head} string="true">', f'{head} string="false">'))
         return f"{lark.markup(head + '>')} {_by_schema(lark, place, parameter, tool)}"
 
-    head = lark.markup(f'<{prefix}invoke name="{tool.name}">{line}')
+    head = lark.markup(f'{lead}<{prefix}invoke name="{tool.name}">{line}')
     return f"{head} {_in_order(lark, tool, written)} {lark.markup(f'</{prefix}invoke>')}"
 
 
@@ -78,7 +80,7 @@ def section_prefix(opener: str) -> str:
     return opener.removeprefix("<").removesuffix(">").rstrip("abcdefghijklmnopqrstuvwxyz_")
 
 
-def _json_object(lark: LarkText, markers: ToolMarkers, tool: CallableTool) -> str:
+def _json_object(lark: LarkText, markers: ToolMarkers, tool: CallableTool, lead: str) -> str:
     parameters = dict(tool.parameters)
     definitions = parameters.pop("$defs", {})
     schema = {
@@ -87,21 +89,21 @@ def _json_object(lark: LarkText, markers: ToolMarkers, tool: CallableTool) -> st
         "required": ["name", "arguments"],
         "additionalProperties": False,
     }
-    return lark.json({**schema, "$defs": definitions} if definitions else schema)
+    return f"{lark.markup(lead)} {lark.json({**schema, '$defs': definitions} if definitions else schema)}"
 
 
-def _function_tags(lark: LarkText, markers: ToolMarkers, tool: CallableTool) -> str:
+def _function_tags(lark: LarkText, markers: ToolMarkers, tool: CallableTool, lead: str) -> str:
     line = markers.tag_separator
     place = ValuePlace(f"{line}</parameter>{line}", ("<parameter=", "</function>"), tool.param)
 
     def written(parameter: Parameter) -> str:
         return f"{lark.markup(f'<parameter={parameter.key}>{line}')} {_by_schema(lark, place, parameter, tool)}"
 
-    head = lark.markup(f"<function={tool.name}>{line}")
+    head = lark.markup(f"{lead}<function={tool.name}>{line}")
     return f"{head} {_in_order(lark, tool, written)} {lark.markup('</function>')}"
 
 
-def _argument_tags(lark: LarkText, markers: ToolMarkers, tool: CallableTool) -> str:
+def _argument_tags(lark: LarkText, markers: ToolMarkers, tool: CallableTool, lead: str) -> str:
     line = markers.tag_separator
     place = ValuePlace("</arg_value>", ("<arg_key>", markers.call.closer), tool.param)
 
@@ -109,10 +111,10 @@ def _argument_tags(lark: LarkText, markers: ToolMarkers, tool: CallableTool) -> 
         head = lark.markup(f"{line}<arg_key>{parameter.key}</arg_key>{line}")
         return f"{head} {lark.markup('<arg_value>')} {_by_schema(lark, place, parameter, tool)}"
 
-    return f"{quoted(tool.name)} {_in_order(lark, tool, written)}"
+    return f"{quoted(lead + tool.name)} {_in_order(lark, tool, written)}"
 
 
-def _xtml_call(lark: LarkText, markers: ToolMarkers, tool: CallableTool) -> str:
+def _xtml_call(lark: LarkText, markers: ToolMarkers, tool: CallableTool, lead: str) -> str:
     place = ValuePlace("<|close|>argument<|sep|>", (), tool.param)
 
     def written(parameter: Parameter) -> str:
@@ -130,7 +132,7 @@ def _xtml_call(lark: LarkText, markers: ToolMarkers, tool: CallableTool) -> str:
                 options.append(f"{head} {value}")
         return any_of(options)
 
-    head = lark.markup(f'<|open|>call tool="{attribute(tool.name)}" index="')
+    head = lark.markup(f'{lead}<|open|>call tool="{attribute(tool.name)}" index="')
     index = lark.terminal("/[1-9][0-9]{0,3}/")
     head_end, end = lark.markup('"<|sep|>'), lark.markup("<|close|>call<|sep|>")
     return f"{head} {index} {head_end} {_in_order(lark, tool, written)} {end}"
@@ -138,7 +140,7 @@ def _xtml_call(lark: LarkText, markers: ToolMarkers, tool: CallableTool) -> str:
 
 _XTML_KINDS = ("string", "number", "boolean", "null", "object", "array")
 _IN_SECTION = frozenset((ToolSyntax.DSML, ToolSyntax.XTML, ToolSyntax.RECIPIENT_FRAMES))
-_BODIES: Mapping[ToolSyntax, Callable[[LarkText, ToolMarkers, CallableTool], str]] = {
+_BODIES: Mapping[ToolSyntax, Callable[[LarkText, ToolMarkers, CallableTool, str], str]] = {
     ToolSyntax.FUNCTION_TAGS: _function_tags,
     ToolSyntax.ARGUMENT_TAGS: _argument_tags,
     ToolSyntax.DSML: invocation,

@@ -223,8 +223,7 @@ class _Frames:
         return f"{quoted(f' to={recipient}')} {self._lark.markup(self._boundary.header_end)}"
 
     def _call(self, markers: ToolMarkers, tool: CallableTool) -> str:
-        pair = markers.call
-        line = markers.tag_separator
-        opener = self._lark.markup(pair.opener + ("\n" * pair.newlines_after_opener or line))
+        pair, line = markers.call, markers.tag_separator
+        lead = pair.opener + ("\n" * pair.newlines_after_opener or line)
         closer = self._lark.markup(("\n" * pair.newlines_before_closer or line) + pair.closer)
-        return self._lark.rule(f"{self._header(tool.name)} {opener} {invocation(self._lark, markers, tool)} {closer}")
+        return self._lark.rule(f"{self._header(tool.name)} {invocation(self._lark, markers, tool, lead)} {closer}")

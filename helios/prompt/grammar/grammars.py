@@ -113,7 +113,11 @@ class Grammars:
 def _loose(parameters: Any) -> Mapping[str, Any]:
     """The schema of an object that may have a tool's parameters, whatever they hold."""
     properties = parameters.get("properties") if isinstance(parameters, dict) else None
-    return {"type": "object", "properties": dict.fromkeys(properties, True) if isinstance(properties, dict) else {}}
+    return (
+        {"type": "object", "properties": dict.fromkeys(properties, True)}
+        if isinstance(properties, dict)
+        else {"type": "object"}
+    )
 
 
 class _Vocabulary:

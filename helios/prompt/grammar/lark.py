@@ -189,4 +189,4 @@ def _piece(piece: int | str) -> str:
 
 
 def _escaped(text: str) -> str:
-    return re.sub(r"([^\w\s<>=:\"])", r"\\\1", text, flags=re.ASCII).replace("\n", r"\n")
+    return re.sub(r"([\\/.^$|?*+()\[\]{}&~#-])", r"\\\1", text).replace("\n", r"\n")

@@ -292,7 +292,7 @@ class _Reader:
             self.refuse(path, "properties", f"has more than {MAX_OPTIONAL} optional properties")
         is_said = "additionalProperties" in words or "patternProperties" in words
         if (
-            properties
+            "properties" in result
             and not is_said
             and is_alone
             and not words.keys() & set(_IN_PLACE)

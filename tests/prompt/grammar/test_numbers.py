@@ -23,9 +23,7 @@ nodes = st.dictionaries(st.sampled_from(BOUNDS), bounds, min_size=1)
 
 
 @given(nodes, st.booleans(), st.booleans())
-def test_what_is_held_is_within_what_was_asked(
-    node: dict[str, float], whole: bool, alone: bool, data: st.DataObject
-) -> None:
+def test_what_is_held_is_within_what_was_asked(node: dict[str, float], whole: bool, alone: bool) -> None:
     """A number at the very edge of the held bounds, read as a double, fits the schema that was given."""
     try:
         held = bounded(node, is_integer=whole, is_alone=alone)
