@@ -168,7 +168,7 @@ def crowd(phase: str) -> Simulation:
     is_small = phase == "preempting"  # write-backs under way are waited for before anybody is preempted
     simulation = Simulation(n_slots=2, n_pages=6 if is_small else 8, n_rows=2, n_host_pages=0 if is_small else 30)
     for key in range(2 if is_small else 8):
-        simulation.submit(key, GenerationRequest(prompt(30 + key, key % 3), 34))
+        simulation.submit(key, GenerationRequest(prompt(30 + key // 3, key % 3), 34))
     return simulation
 
 
