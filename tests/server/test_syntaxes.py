@@ -107,9 +107,10 @@ def test_required_and_named_calls_are_made_under_masks(spoken: tuple[Example, Sp
 
 
 def _calls_alone(answer: str) -> str:
-    """The same answer without content, and with scalars as JSON has them."""
+    """The same answer without content, and with scalars and blank lines in the one form that the grammar has."""
     framed = answer.replace("to=user<|message|>Checking.<|eom|><|start|>assistant ", "")
-    return framed.replace("Checking.", "").replace("True", "true").replace("None", "null")
+    plain = framed.replace("Checking.", "").replace("True", "true").replace("None", "null")
+    return plain.replace('">\n\n</', '">\n</')
 
 
 def skipping(tokens: Sequence[int]) -> Voice:
