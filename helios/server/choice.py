@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from helios.errors import InternalError, ShuttingDownError
 from helios.output.events import (
@@ -21,14 +21,18 @@ from helios.output.events import (
     ToolCallStart,
 )
 from helios.output.pipeline import OutputPipeline
-from helios.scheduler.request import Failed, Finished, FinishReason, PromptScores, Token, Usage
+from helios.scheduler.request import Event, Failed, Finished, FinishReason, PromptScores, Token, Usage
 from helios.server.attribution import Attribution, TokenPart
 from helios.server.reading import Reading
 
-if TYPE_CHECKING:
-    from helios.engine import Generation
-
 _CALL_EVENTS = (ToolCallStart, ToolArgumentsDelta, ToolCallEnd)
+
+
+class Events(Protocol):
+    """A running generation."""
+
+    async def next_batch(self) -> list[Event]: ...
+    def cancel(self) -> None: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +59,7 @@ class Choice:
     def __init__(
         self,
         index: int,
-        generation: Generation,
+        generation: Events,
         pipeline: OutputPipeline,
         reading: Reading,
         attribution: Attribution | None,
@@ -97,7 +101,7 @@ class Choice:
     ) -> Delta:
         if self._reading.is_silent:
             return Delta((), (), scores, "length" if finish_reason is not None else None)
-        return Delta(tuple(tokens), tuple(_joined(parts)), scores, finish_reason)
+        return Delta(tuple(tokens), tuple(parts if len(parts) < 2 else _joined(parts)), scores, finish_reason)
 
     def _push(self, token: Token) -> list[Part]:
         if self._attribution is not None and not self._pipeline.is_done:
@@ -116,9 +120,9 @@ class Choice:
 
     def _parts(self, events: Sequence[OutputEvent]) -> list[Part]:
         """What is shown of the events that one token made certain."""
-        texts = [event for event in events if isinstance(event, ContentDelta | ReasoningDelta)]
         tokens: Iterator[Sequence[TokenPart]] = iter(())
-        if self._attribution is not None and texts:
+        if self._attribution is not None and events:
+            texts = [event for event in events if isinstance(event, ContentDelta | ReasoningDelta)]
             tokens = iter(self._attribution.take([(event.text, type(event)) for event in texts]))
         return [self._part(event, tokens) for event in events if self._is_wanted(event)]
 
