@@ -142,11 +142,31 @@ def schema_pattern(regex: str, param: str) -> str:
 def pattern(regex: str, param: str, *, ascii_classes: str = "") -> str:
     """A terminal's body for a regular expression that matches the whole text. InvalidValueError for one that cannot be enforced."""
     body = f"/{regex_to_lark(regex, ascii_classes)}/"
-    problem = LLMatcher.validate_grammar(LLMatcher.grammar_from_lark(f"start: T\nT: {body}\n"))
+    problem = _problem([body])
     if problem:
-        reason = first_line(problem)
-        raise InvalidValueError(f"{param} is a regular expression that cannot be enforced: {reason}", param=param)
+        raise InvalidValueError(f"{param} is a regular expression that cannot be enforced: {problem}", param=param)
     return body
+
+
+def first_unreadable(regexes: Sequence[str]) -> tuple[str, str] | None:
+    """The first of several patterns that cannot be enforced and why, None when all can."""
+    bodies = [f"/{regex_to_lark(agreed_classes(regex), 'dw')}/" for regex in regexes]
+    problem, low, high = _problem(bodies), 0, len(bodies)
+    if not problem:
+        return None
+    while high - low > 1:
+        middle = (low + high) // 2
+        found = _problem(bodies[low:middle])
+        low, high, problem = (low, middle, found) if found else (middle, high, problem)
+    return regexes[low], _problem(bodies[low:high]) or problem
+
+
+def _problem(bodies: Sequence[str]) -> str:
+    """What the library has against terminals, "" for nothing."""
+    names = [f"T{index}" for index in range(len(bodies))]
+    rules = [f"start: {' | '.join(names)}", *(f"{name}: {body}" for name, body in zip(names, bodies, strict=True))]
+    found = LLMatcher.validate_grammar(LLMatcher.grammar_from_lark("\n".join(rules) + "\n")) if bodies else ""
+    return first_line(found) if found else ""
 
 
 # As wide as any dialect reads a class, and `\s` as narrow as all do; the library itself narrows `\d` and `\w` to ASCII.

@@ -15,7 +15,7 @@ from urllib.parse import unquote
 from helios.errors import InvalidValueError
 from helios.prompt.grammar import numbers
 from helios.prompt.grammar.formats import FORMATS
-from helios.prompt.grammar.lark import agreed_classes, schema_pattern
+from helios.prompt.grammar.lark import agreed_classes, first_unreadable
 from helios.prompt.grammar.objects import has_end, object_limits
 from helios.prompt.grammar.unions import are_disjoint
 
@@ -61,6 +61,7 @@ def enforceable(schema: Any, param: str, can_spell: Callable[[str], bool]) -> di
     """The schema to compile. InvalidValueError for one that cannot be enforced; `param` is the request field that holds it."""
     reader = _Reader(schema, param, can_spell)
     root = reader.schema(schema, "$", 0, is_alone=True)
+    reader.check_patterns()
     table: dict[str, Any] = root if isinstance(root, dict) else ({} if root else {"enum": []})
     if not has_end(table, reader.definitions):
         reader.refuse("$", None, "has no document that ends")
@@ -77,6 +78,7 @@ class _Reader:
         self._can_spell = can_spell
         self._names: dict[tuple[str, bool], str] = {}
         self._n_schemas = 0
+        self._patterns: dict[str, tuple[str, str]] = {}  # where each was first seen
         try:
             json.dumps(root, ensure_ascii=False).encode()
         except (UnicodeEncodeError, RecursionError):
@@ -273,10 +275,14 @@ class _Reader:
     def _pattern_of(self, regex: Any, keyword: str, path: str) -> None:
         if not isinstance(regex, str):
             self.refuse(path, keyword, "must be a regular expression")
-        try:
-            schema_pattern(regex, self._param)
-        except InvalidValueError as error:
-            reason = error.message.partition("enforced: ")[2]
+        self._patterns.setdefault(regex, (keyword, path))
+
+    def check_patterns(self) -> None:
+        """Refuse the first regular expression that cannot be enforced. All are tried at once: a trial costs milliseconds."""
+        found = first_unreadable(list(self._patterns))
+        if found is not None:
+            regex, reason = found
+            keyword, path = self._patterns[regex]
             self.refuse(path, keyword, f"has a regular expression that cannot be enforced: {reason}")
 
     def _format(self, words: _Words, keyword: str, path: str, depth: int, result: _Words, is_alone: bool) -> None:
