@@ -138,7 +138,7 @@ class Engine:
     ) -> None:
         """`place` says where it runs; `owned` closes what the worker runs on, after it has stopped."""
         contract = bootstrap.contract
-        self._capacities = capacities
+        self.capacities = capacities
         self._owned = owned
         self._n_most_admitted = settings.queue_capacity + capacities.limits.max_active
         self._n_admitted = 0
@@ -273,8 +273,8 @@ class Engine:
         with self._lock:
             admission = {"requests_admitted": self._n_admitted, "requests_refused_total": self._n_refused}
         worker = self._worker.statistics()
-        usage = {"cache_usage_ratio": cast(int, worker["cache_pages_held"]) / self._capacities.shape.n_pages}
-        return {**admission, **self._lifecycle.statistics(), **worker, **self._capacities.statistics(), **usage}
+        usage = {"cache_usage_ratio": cast(int, worker["cache_pages_held"]) / self.capacities.shape.n_pages}
+        return {**admission, **self._lifecycle.statistics(), **worker, **self.capacities.statistics(), **usage}
 
     async def drain(self, timeout_s: float) -> None:
         """Refuse new requests and wait for the running ones, at most `timeout_s`; then cancel what is left."""

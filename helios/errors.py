@@ -68,6 +68,18 @@ class FeatureError(RequestError):
     code = "feature_missing"
 
 
+class AccessError(RequestError):
+    """The server wants an API key, and the request has none that it knows."""
+
+    code = "invalid_api_key"
+
+    def __init__(self, *, is_given: bool) -> None:
+        super().__init__(
+            "the API key is not one of this server's" if is_given else "this server wants an API key",
+            hint="send it as Authorization: Bearer KEY",
+        )
+
+
 class UnknownModelError(RequestError):
     """The request names a model that this server does not serve."""
 
@@ -120,6 +132,15 @@ class ShuttingDownError(CapacityError):
 
     def __init__(self) -> None:
         super().__init__("the server is shutting down", hint="retry against another instance")
+
+
+class StalledReaderError(CapacityError):
+    """An answer's reader takes nothing, and what is held for it is not held for ever."""
+
+    code = "stalled_reader"
+
+    def __init__(self, timeout_s: float) -> None:
+        super().__init__(f"the answer was not read for {timeout_s:g} seconds", hint="read it as it comes")
 
 
 class OutOfMemoryError(CapacityError):

@@ -120,12 +120,18 @@ class Settings:
         ),
         is_list=True,
     )
+    tls_client_ca: str | None = _setting(
+        None, "PEM file of authorities; a client must then show a certificate of theirs", str
+    )
     listen_backlog: int = _setting(1024, "connections that may wait to be accepted", int, low=1, high=65535)
     connection_limit: int = _setting(4096, "connections that may be open at once", int, low=1, high=1_000_000)
     grpc_port: int | None = _setting(
         None, "TCP port of vllm.Inference over gRPC, 0 for a free one (not served)", int, low=0, high=65535
     )
     grpc_host: str | None = _setting(None, "address of the gRPC port (--host, or 127.0.0.1 beside a socket file)", str)
+    grpc_model_id: str | None = _setting(
+        None, "path or name from which gRPC routers load the tokenizer and the chat template (the served name)", str
+    )
     grpc_max_message_mb: int = _setting(32, "MiB of one gRPC request", int, low=1, high=1024)
     grpc_default_max_new_tokens: int | str = _setting(
         20,

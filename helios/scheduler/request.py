@@ -60,6 +60,18 @@ class TokenConstraint(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
+class Retention:
+    """A wish that the cache keeps this sequence's tokens ahead of others. A later wish under the same `key` takes its place.
+
+    `n_most_tokens` from the first on, None for all of them, 0 for none any more; for `duration_s` seconds, None for good.
+    """
+
+    key: str
+    n_most_tokens: int | None = None
+    duration_s: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class GenerationRequest:
     """One sequence to generate. `output_limit` counts new tokens, at least 1; `eos_tokens` end it (at most 16).
 
@@ -81,6 +93,7 @@ class GenerationRequest:
     uses_cache: bool = True
     is_timed: bool = False
     prompt_candidates: int | None = None
+    retention: Retention | None = None
 
 
 @dataclass(frozen=True, slots=True)

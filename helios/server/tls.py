@@ -1,7 +1,7 @@
-"""TLS for the listener: a certificate and its key become an SSL context, or one line about what is wrong with them.
+"""TLS for the listeners: a certificate and its key become an SSL context, or one line about what is wrong with them.
 
-It knows files and the ssl module, no sockets. Nothing older than TLS 1.2 is spoken, and a key that needs a password is refused
-instead of asking for one.
+It knows files and the ssl module, no sockets. Nothing older than TLS 1.2 is spoken, a key that needs a password is refused
+instead of asking for one, and where authorities are given, so is every client without a certificate of theirs.
 """
 
 from __future__ import annotations
@@ -18,8 +18,10 @@ class _EncryptedKeyError(Exception):
 
 
 def server_context(settings: Settings) -> ssl.SSLContext | None:
-    """The context of `--tls-cert` and `--tls-key`, None without them. SettingError when they cannot be used."""
+    """The context of `--tls-cert`, `--tls-key` and `--tls-client-ca`, None without them. SettingError when they cannot be used."""
     if settings.tls_cert is None and settings.tls_key is None:
+        if settings.tls_client_ca is not None:
+            raise SettingError("--tls-client-ca is given and --tls-cert is not", hint="TLS needs a certificate and a key")
         return None
     if settings.tls_cert is None or settings.tls_key is None:
         given, missing = ("--tls-key", "--tls-cert") if settings.tls_cert is None else ("--tls-cert", "--tls-key")
@@ -35,7 +37,19 @@ def server_context(settings: Settings) -> ssl.SSLContext | None:
         raise SettingError(f"--tls-key {settings.tls_key} is encrypted", hint="give one without a password") from None
     except ssl.SSLError as error:
         raise SettingError(_fault(error, settings.tls_cert, settings.tls_key)) from error
+    if settings.tls_client_ca is not None:
+        _require_clients(context, settings.tls_client_ca)
     return context
+
+
+def _require_clients(context: ssl.SSLContext, path: str) -> None:
+    """Only clients with a certificate of these authorities."""
+    _check_readable("--tls-client-ca", path)
+    try:
+        context.load_verify_locations(path)
+    except ssl.SSLError as error:
+        raise SettingError(f"--tls-client-ca {path} holds no PEM certificate: {error.reason or error}") from error
+    context.verify_mode = ssl.CERT_REQUIRED
 
 
 def _check_readable(flag: str, path: str) -> None:

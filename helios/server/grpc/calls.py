@@ -1,0 +1,66 @@
+"""The calls that are being answered, by the names that their callers gave them, so that they can be aborted from elsewhere.
+
+It knows generations and names, no messages. A call is listed from before its preparation until its answer is sent or dropped, and
+one that is aborted before it generates never runs on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from helios.engine import Generation
+
+
+class Call:
+    """One call. `is_aborted`: its caller has asked for its end."""
+
+    def __init__(self) -> None:
+        self.is_aborted = False
+        self._generations: list[Generation] = []
+
+    def add(self, generation: Generation) -> None:
+        self._generations.append(generation)
+        if self.is_aborted:
+            generation.cancel()
+
+    def abort(self) -> None:
+        self.is_aborted = True
+        self.cancel()
+
+    def cancel(self) -> None:
+        """End what is being generated, in whatever phase it is."""
+        for generation in self._generations:
+            generation.cancel()
+
+
+class Calls:
+    """All of them. Several calls may have the same name: an abort ends them all."""
+
+    def __init__(self) -> None:
+        self._calls: dict[str, list[Call]] = {}
+        self.n_open = 0
+
+    @contextmanager
+    def listed(self, request_id: str) -> Iterator[Call]:
+        """A call for as long as it is answered; what it generates is cancelled at the end."""
+        call = Call()
+        self._calls.setdefault(request_id, []).append(call)
+        self.n_open += 1
+        try:
+            yield call
+        finally:
+            self.n_open -= 1
+            call.cancel()
+            named = self._calls[request_id]
+            named.remove(call)
+            if not named:
+                del self._calls[request_id]
+
+    def abort(self, request_ids: Iterable[str]) -> None:
+        """End the calls of these names; names that nobody has are no error."""
+        for request_id in request_ids:
+            for call in self._calls.get(request_id, ()):
+                call.abort()

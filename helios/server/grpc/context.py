@@ -1,0 +1,101 @@
+"""One call as the service sees it: its status, its metadata, its flow control, around the library's own context.
+
+It knows grpcio and the error tree. Every call ends with exactly one status: what a handler raises becomes the status of its class
+with a short sentence, and what nobody meant is logged here and becomes INTERNAL.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import re
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any
+
+import grpc
+
+from helios.errors import HeliosError, InternalError, InvalidValueError, StalledReaderError
+from helios.server.services import Services
+from helios.server.status import status_of
+
+MAX_DETAIL_CHARACTERS = 1000  # more than about 8 KiB, percent-encoded, and clients report another error than ours
+_MAX_METADATA_CHARACTERS = 2000
+_LOG = logging.getLogger(__name__)
+_HARMLESS = re.compile(r"[\x21-\x7e]{1,200}")
+_RANK = "x-data-parallel-rank"
+_ZERO = re.compile(r"0{1,10}")
+
+Handler = Callable[[Any, "CallContext"], Awaitable[Any]]
+
+
+class CallContext:
+    """What a handler may do with its call."""
+
+    def __init__(self, context: grpc.aio.ServicerContext[Any, Any], stall_timeout_s: float) -> None:
+        self._context = context
+        self._stall_timeout_s = stall_timeout_s
+        self.headers = {name: value for name, value in context.invocation_metadata() or () if isinstance(value, str)}
+
+    async def write(self, message: Any) -> None:
+        """Send one message of a stream; waits while the reader takes nothing, and not for ever."""
+        try:
+            async with asyncio.timeout(self._stall_timeout_s):
+                await self._context.write(message)
+        except TimeoutError:
+            raise StalledReaderError(self._stall_timeout_s) from None
+
+    def tell(self, request_id: str, unknown_actions: Sequence[tuple[str, str]] = ()) -> None:
+        """Trailing metadata: the request's name, and the hints that had no effect."""
+        metadata = [("x-request-id", request_id)] if _HARMLESS.fullmatch(request_id) else []
+        if unknown_actions:
+            metadata.append(("x-kv-hints-ignored", _listed(unknown_actions)))
+        self._context.set_trailing_metadata(tuple(metadata))
+
+    def check_rank(self) -> None:
+        """A router may name the rank that is to answer; there is one, 0."""
+        rank = self.headers.get(_RANK, "0")
+        if not _ZERO.fullmatch(rank):
+            raise InvalidValueError(f"{_RANK} is {rank[:40]!r}, this server has rank 0 only", param=_RANK)
+
+
+def _listed(actions: Sequence[tuple[str, str]]) -> str:
+    """JSON in ASCII, as many of them as are short enough for a header."""
+    entries: list[str] = []
+    n_characters = 0
+    for action_id, action_type in actions:
+        entry = json.dumps({"action_id": action_id[:200], "action_type": action_type[:200]})
+        n_characters += len(entry) + 2
+        if n_characters > _MAX_METADATA_CHARACTERS:
+            break
+        entries.append(entry)
+    return f"[{', '.join(entries)}]"
+
+
+def answering(path: str, handler: Handler, services: Services) -> Any:
+    """A method for grpcio: `handler` for callers who have a key, and after it exactly one status, counted under the method's own
+    path."""
+    requests, stall_timeout_s = services.metrics.requests, services.settings.stall_timeout
+
+    async def answer(message: Any, context: grpc.aio.ServicerContext[Any, Any]) -> Any:
+        try:
+            call = CallContext(context, stall_timeout_s)
+            services.access.check(call.headers)
+            result = await handler(message, call)
+        except asyncio.CancelledError:  # the caller has gone, or its deadline has passed
+            requests.labels(path, "CANCELLED").inc()
+            raise
+        except HeliosError as error:
+            if isinstance(error, InternalError):
+                _LOG.error("%s failed: %s", path, error)
+            code, detail = status_of(error).grpc_code, str(error)
+        except Exception:
+            _LOG.exception("%s failed", path)
+            code, detail = "INTERNAL", "the server failed while it answered"
+        else:
+            requests.labels(path, "OK").inc()
+            return result
+        requests.labels(path, code).inc()
+        return await context.abort(grpc.StatusCode[code], detail[:MAX_DETAIL_CHARACTERS])
+
+    return answer

@@ -1,0 +1,143 @@
+"""`vllm.Inference`: whole and streamed answers.
+
+It knows the flow of a call and no fields. Whatever happens, every generation is cancelled and every permit released when a call
+ends, queued or running, and a stream goes no faster than its reader takes it (GRPC-4).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+from collections.abc import Coroutine, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from typing import Any
+
+from helios.server.grpc.calls import Call, Calls
+from helios.server.grpc.context import CallContext
+from helios.server.grpc.generate_request import Asked
+from helios.server.grpc.messages import prompt_info, sequence_output
+from helios.server.grpc.preparation import Preparation, PreparedGeneration
+from helios.server.grpc.schema import inference_pb2
+from helios.server.grpc.sequence import AnswerSequence, Delta
+from helios.server.services import Services
+
+
+class InferenceService:
+    """Its methods answer one call each and raise HeliosError."""
+
+    def __init__(self, services: Services, preparation: Preparation, calls: Calls) -> None:
+        self._services = services
+        self._preparation = preparation
+        self._calls = calls
+
+    async def generate(
+        self, message: inference_pb2.GenerateRequest, context: CallContext
+    ) -> inference_pb2.GenerateResponse:
+        with self._admitted(message, context) as (call, held):
+            prepared = await self._prepare(message, context, is_stream=False)
+            (sequence,) = self._start(prepared, call, held)
+            delta = await _collect(sequence)
+            shown = prepared.options.shown
+            return inference_pb2.GenerateResponse(
+                prompt_info=prompt_info(prepared.prompt_tokens, delta.scores, shown),
+                outputs=sequence_output(0, delta, shown),
+            )
+
+    async def generate_stream(self, message: inference_pb2.GenerateRequest, context: CallContext) -> None:
+        with self._admitted(message, context) as (call, held):
+            prepared = await self._prepare(message, context, is_stream=True)
+            sequences = self._start(prepared, call, held)
+            stream = _Stream(context, prepared)
+            await _together([stream.send_sequence(sequence) for sequence in sequences])
+
+    @contextmanager
+    def _admitted(
+        self, message: inference_pb2.GenerateRequest, context: CallContext
+    ) -> Iterator[tuple[Call, ExitStack]]:
+        """The call, with a permit like any HTTP request's; everything ends with the block."""
+        if not message.request_id:
+            message.request_id = f"req-{secrets.token_hex(12)}"
+        context.tell(message.request_id)
+        context.check_rank()
+        with ExitStack() as held:
+            held.callback(self._services.engine.admit().release)
+            yield held.enter_context(self._calls.listed(message.request_id)), held
+
+    async def _prepare(
+        self, message: inference_pb2.GenerateRequest, context: CallContext, *, is_stream: bool
+    ) -> PreparedGeneration:
+        asked = Asked(message, is_stream, lambda salt: self._services.access.cache_salt(context.headers, salt))
+        prepared = await self._services.frontend.run(self._preparation.prepare, asked)
+        context.tell(message.request_id, prepared.options.cache.unknown_actions)
+        return prepared
+
+    def _start(self, prepared: PreparedGeneration, call: Call, held: ExitStack) -> list[AnswerSequence]:
+        """Every further sequence takes room like a request of its own."""
+        engine = self._services.engine
+        for _ in prepared.requests[1:]:
+            held.callback(engine.admit().release)
+        sequences = []
+        for index, request in enumerate(prepared.requests):
+            generation = engine.submit(request)
+            call.add(generation)
+            sequences.append(AnswerSequence(index, generation, prepared, engine.tokenizer, lambda: call.is_aborted))
+        return sequences
+
+
+class _Stream:
+    """One streamed answer. Messages of several sequences are sent one after the other, the prompt's first."""
+
+    def __init__(self, context: CallContext, prepared: PreparedGeneration) -> None:
+        self._context = context
+        self._shown = prepared.options.shown
+        self._prompt_tokens = prepared.prompt_tokens
+        self._has_scores = self._shown.n_scored_prompt is not None
+        self._is_sending = asyncio.Lock()
+        self._is_prompt_told = False
+        self._prompt_told = asyncio.Event()
+
+    async def send_sequence(self, sequence: AnswerSequence) -> None:
+        is_open = True
+        while is_open:
+            delta = await sequence.next_delta()
+            await self._tell_prompt(sequence.index, delta)
+            if delta.tokens or delta.text or delta.finish is not None:
+                output = sequence_output(sequence.index, delta, self._shown)
+                await self._send(inference_pb2.GenerateResponse(outputs=output))
+            is_open = delta.finish is None
+
+    async def _tell_prompt(self, index: int, delta: Delta) -> None:
+        """With the first output of any sequence; where the prompt is scored, with that of the sequence that it is scored for."""
+        if not self._is_prompt_told and (index == 0 or not self._has_scores):
+            self._is_prompt_told = True
+            info = prompt_info(self._prompt_tokens, delta.scores, self._shown)
+            await self._send(inference_pb2.GenerateResponse(prompt_info=info))
+            self._prompt_told.set()
+        await self._prompt_told.wait()
+
+    async def _send(self, message: inference_pb2.GenerateResponse) -> None:
+        async with self._is_sending:
+            await self._context.write(message)
+
+
+async def _collect(sequence: AnswerSequence) -> Delta:
+    """All deltas of a sequence as one."""
+    deltas: list[Delta] = []
+    while not deltas or deltas[-1].finish is None:
+        deltas.append(await sequence.next_delta())
+    scores = next((delta.scores for delta in deltas if delta.scores is not None), None)
+    tokens = tuple(token for delta in deltas for token in delta.tokens)
+    return Delta("".join(delta.text for delta in deltas), tokens, scores, deltas[-1].finish)
+
+
+async def _together(coroutines: Sequence[Coroutine[Any, Any, None]]) -> None:
+    """The first failure ends the others."""
+    if len(coroutines) == 1:
+        await coroutines[0]
+        return
+    tasks = [asyncio.ensure_future(coroutine) for coroutine in coroutines]
+    try:
+        await asyncio.gather(*tasks)
+    finally:
+        for task in tasks:
+            task.cancel()

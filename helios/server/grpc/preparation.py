@@ -1,0 +1,136 @@
+"""From a request message to generation requests: tokens, limits, stops and masks, on a preparation thread.
+
+It knows the tokenizer, the grammars and the context limit, no sockets, and runs nothing. The sequences of one request differ in
+their seeds and in nothing else, so that they share one prefill through the cache.
+"""
+
+from __future__ import annotations
+
+import secrets
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from helios.errors import ContextLengthError, InvalidValueError
+from helios.packing.values import MAX_EOS
+from helios.prompt.grammar.grammars import CompiledGrammar
+from helios.prompt.token_filter import TokenFilter
+from helios.scheduler.request import GenerationRequest, TokenConstraint
+from helios.server.frontend import Frontend
+from helios.server.grpc.answer_text import TextRules, host_stop
+from helios.server.grpc.generate_request import Asked, GenerateOptions, read_generate_request
+from helios.server.options import Limits
+
+if TYPE_CHECKING:
+    from helios.engine import Engine
+
+_SEED_BITS = (1 << 64) - 1
+
+
+@dataclass(frozen=True, slots=True)
+class PreparedGeneration:
+    """`requests` has one for each sequence, in order. `eos_tokens` and `stop_tokens` end them, the latter by the caller's wish."""
+
+    options: GenerateOptions
+    rules: TextRules
+    eos_tokens: frozenset[int]
+    stop_tokens: frozenset[int]
+    requests: tuple[GenerationRequest, ...]
+
+    @property
+    def prompt_tokens(self) -> tuple[int, ...]:
+        return self.requests[0].prompt_tokens
+
+
+class Preparation:
+    """What all requests share. `n_default`: new tokens of a request without a limit, None for as many as fit."""
+
+    def __init__(self, engine: Engine, frontend: Frontend, n_default: int | None) -> None:
+        self._frontend = frontend
+        self._tokenizer = engine.tokenizer
+        self._eos_tokens = engine.eos_tokens
+        self._context_tokens = engine.context_tokens
+        self._n_default = n_default
+        self._limits = Limits(
+            engine.served_id,
+            engine.aliases,
+            engine.vocabulary,
+            engine.sampling_defaults,
+            scores_prompts=engine.scores_prompts,
+        )
+
+    def prepare(self, asked: Asked) -> PreparedGeneration:
+        """A job for `Frontend.run`. Raises RequestError."""
+        options = read_generate_request(asked, self._limits, self._n_default, secrets.randbits(64))
+        grammar = self._frontend.plain_grammar(options.form)
+        prompt_tokens = self._prompt_tokens(options)
+        stopping = options.stopping
+        rules = TextRules(stopping.strings, stopping.n_least, stopping.shows_stop, options.shown.skips_special)
+        eos_tokens = () if stopping.ignores_eos else self._eos_tokens
+        first = GenerationRequest(
+            prompt_tokens=prompt_tokens,
+            output_limit=self._output_limit(options, len(prompt_tokens)),
+            eos_tokens=_device_endings(eos_tokens, stopping.token_ids),
+            sampling=options.sampling,
+            priority=options.priority,
+            cache_salt=options.cache.salt,
+            uses_cache=options.cache.uses_cache,
+            retention=options.cache.retention(len(prompt_tokens)),
+        )
+        requests = tuple(self._sequence(options, first, rules, grammar, i) for i in range(options.n_sequences))
+        return PreparedGeneration(options, rules, frozenset(eos_tokens), frozenset(stopping.token_ids), requests)
+
+    def _sequence(
+        self,
+        options: GenerateOptions,
+        first: GenerationRequest,
+        rules: TextRules,
+        grammar: CompiledGrammar | None,
+        index: int,
+    ) -> GenerationRequest:
+        """One of the sequences: each can be had again alone, by its own seed. The prompt is scored once."""
+        host_stops = [token_id for token_id in options.stopping.token_ids if token_id not in first.eos_tokens]
+        return replace(
+            first,
+            sampling=replace(first.sampling, seed=(first.sampling.seed + index) & _SEED_BITS),
+            host_stop=host_stop(self._tokenizer, rules, host_stops),
+            constraint=self._constraint(options, grammar),
+            prompt_candidates=options.shown.n_scored_prompt if index == 0 else None,
+        )
+
+    def _prompt_tokens(self, options: GenerateOptions) -> tuple[int, ...]:
+        tokens = self._frontend.prompt_tokens(options.prompt)
+        if options.n_kept:
+            n_most = self._context_tokens - (options.stopping.n_most or 1)
+            if options.n_kept > n_most:
+                raise InvalidValueError(
+                    f"truncate_prompt_tokens is {options.n_kept:,}, the context has room for {max(n_most, 0):,}",
+                    param="truncate_prompt_tokens",
+                )
+            tokens = tokens[-options.n_kept :]
+        if not 0 < len(tokens) < self._context_tokens:
+            raise ContextLengthError(len(tokens), self._context_tokens - 1)
+        return tuple(tokens)
+
+    def _output_limit(self, options: GenerateOptions, n_prompt: int) -> int:
+        n_left = self._context_tokens - n_prompt
+        n_most = min(options.stopping.n_most or n_left, n_left)
+        if options.stopping.n_least > n_most:
+            raise InvalidValueError(
+                f"stopping.min_new_tokens is {options.stopping.n_least:,}, the most that can be generated is {n_most:,}",
+                param="stopping.min_new_tokens",
+            )
+        return n_most
+
+    def _constraint(self, options: GenerateOptions, grammar: CompiledGrammar | None) -> TokenConstraint | None:
+        inner = None if grammar is None else grammar.start()
+        n_least = options.stopping.n_least
+        if not options.allowed_tokens and not n_least:
+            return inner
+        endings = {*options.stopping.token_ids, *(() if options.stopping.ignores_eos else self._eos_tokens)}
+        return TokenFilter(self._limits.vocabulary, options.allowed_tokens, endings, n_least, inner)
+
+
+def _device_endings(eos_tokens: tuple[int, ...], stop_tokens: tuple[int, ...]) -> tuple[int, ...]:
+    """All of them where the device can hold so many, else its own alone: then the host looks for the others."""
+    endings = tuple(dict.fromkeys((*eos_tokens, *stop_tokens)))
+    return endings if len(endings) <= MAX_EOS else eos_tokens
