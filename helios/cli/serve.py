@@ -9,8 +9,11 @@ from __future__ import annotations
 import argparse
 import asyncio
 import logging
+import sys
 
+from helios.cli.logs import logging_to
 from helios.cli.model import add_settings, core_path, load_settings, start_engine
+from helios.settings import toml_of
 
 _LOG = logging.getLogger(__name__)
 
@@ -19,20 +22,27 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "model", nargs="?", metavar="MODEL", help="a .core, a .gguf, or a name; nothing: the default model"
     )
+    parser.add_argument(
+        "--print-config", action="store_true", help="print the settings as a TOML file for --config, and end"
+    )
     add_settings(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:
     settings = load_settings(arguments)
+    if arguments.print_config:
+        print(toml_of(settings), end="")
+        return 0
+    from helios.server.access import read_access
     from helios.server.listener import bind
     from helios.server.server import serve_until_signal
 
-    logging.basicConfig(format="%(asctime)s %(levelname)s %(name)s: %(message)s")
-    logging.getLogger("helios").setLevel(settings.log_level.upper())
     with (
+        logging_to(sys.stderr.fileno(), settings),
         bind(settings) as listener,
-        start_engine(core_path(arguments.model, settings), settings) as engine,
     ):
-        _LOG.info("%s", engine.description)
-        asyncio.run(serve_until_signal(engine, settings, listener))
+        access = read_access(settings)
+        with start_engine(core_path(arguments.model, settings), settings) as engine:
+            _LOG.info("%s", engine.description)
+            asyncio.run(serve_until_signal(engine, settings, listener, access))
     return 0

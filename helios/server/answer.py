@@ -11,9 +11,11 @@ import secrets
 import time
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
+from dataclasses import replace
 from typing import Any, Protocol
 
 from helios.scheduler.request import PromptScores, Token
+from helios.server.access_log import Tally
 from helios.server.attribution import Attribution
 from helios.server.choice import Choice, Part
 from helios.server.documents import Envelope, Times, observed_tokens
@@ -67,21 +69,37 @@ async def answer(
             held.callback(services.engine.admit().release)
         is_timed = call.options.observation.has_times
         times = Times(services.origin_s, ingress_s, services.clock()) if is_timed else None
-        choices = _start(services, call, held, ingress_s)
+        choices = _start(services, exchange, call, held, ingress_s)
         delivery = _Delivery(services, exchange, make_shape(call), call, choices, times)
         await (delivery.stream() if call.options.is_stream else delivery.whole())
 
 
-def _start(services: Services, call: PreparedCall, held: ExitStack, ingress_s: float) -> list[Choice]:
+def _start(
+    services: Services, exchange: Exchange, call: PreparedCall, held: ExitStack, ingress_s: float
+) -> list[Choice]:
+    tallies = _record(services, exchange, call)
     needs_tokens = call.options.sampling.candidates is not None or services.frontend.has_reasoning(call.reading)
     choices = []
     for index, request in enumerate(call.requests):
-        generation = services.engine.submit(request, ingress_s)
+        salt = services.access.cache_salt(exchange.request.headers, request.cache_salt)
+        generation = Tally(services.engine.submit(replace(request, cache_salt=salt), ingress_s), services.clock)
         held.callback(generation.cancel)
+        tallies.append(generation)
         pipeline = services.frontend.pipeline(call)
         attribution = Attribution(services.engine.tokenizer) if needs_tokens else None
         choices.append(Choice(index, generation, pipeline, call.reading, attribution))
     return choices
+
+
+def _record(services: Services, exchange: Exchange, call: PreparedCall) -> list[Tally]:
+    """Begin what the log tells of the answer; its generations are added to the list."""
+    prompts = [request.prompt_tokens for request in call.requests[:: call.options.n_choices]]
+    outcome = exchange.outcome
+    outcome.n_prompt_tokens = sum(map(len, prompts))
+    if services.settings.log_prompts:
+        outcome.prompts = [services.engine.tokenizer.decode(tokens) for tokens in prompts]
+    outcome.tallies = []
+    return outcome.tallies
 
 
 class _Delivery:
@@ -115,6 +133,7 @@ class _Delivery:
 
     async def whole(self) -> None:
         answers = await _together([_collect(choice) for choice in self._choices])
+        self._exchange.outcome.finish_reasons = {one.index: one.finish_reason for one in answers}
         entries = [self._shape.whole(one) for one in answers]
         document = self._envelope.document(self._shape.whole_object, entries) | self._shape.beside(answers)
         document["usage"] = self._envelope.usage(self._choices)
@@ -149,6 +168,7 @@ class _Delivery:
                 if shown is not None:
                     await events.send(self._chunk(shown))
             finish_reason = delta.finish_reason
+        self._exchange.outcome.finish_reasons[choice.index] = finish_reason
         await events.send(self._last_chunk(self._shape.ending(choice.index, finish_reason)))
 
     def _observed(self, index: int, token: Token) -> dict[str, Any]:

@@ -8,8 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import enum
-import re
-import secrets
 from collections.abc import Coroutine, Mapping
 from typing import Any, Protocol
 
@@ -18,8 +16,8 @@ import h11
 from helios.errors import CapacityError, HeliosError
 from helios.server.body_memory import BodyMemory
 from helios.server.connections import Connections
-from helios.server.exchange import Exchange, HttpRequest, to_json
-from helios.server.head import RequestHead
+from helios.server.exchange import Exchange, Headers, HttpRequest, to_json
+from helios.server.head import RequestHead, new_request_id
 from helios.server.request_reader import ReadLimits, RequestReader
 from helios.server.response_writer import ResponseWriter
 from helios.server.status import WireError, error_body, status_of
@@ -28,19 +26,21 @@ from helios.settings import Settings
 _PIPELINE_BYTES = 64 << 10  # of later requests, read ahead while one is answered
 _SKIP_BYTES = 64 << 10  # of a refused request's body, read and dropped so that the connection can go on
 _LINGER_S = 2.0
-_REQUEST_ID = re.compile(r"[!-~]{1,128}")
 
 
 class Application(Protocol):
     """Who answers. `handle` completes the response whatever happens."""
+
+    def headers(self, headers: Mapping[str, str]) -> Headers:
+        """What every response to a request with `headers` carries."""
 
     def check(self, head: RequestHead) -> None:
         """Raise HeliosError when the request will be refused whatever its body says, which is then not read."""
 
     def handle(self, exchange: Exchange) -> Coroutine[Any, Any, None]: ...
 
-    def refused(self, status: int) -> None:
-        """A request that could not be read was refused with `status`."""
+    def refused(self, error: HeliosError, request_id: str, head: RequestHead | None) -> None:
+        """A request that could not be read was refused; `head` where that much was."""
 
 
 class Phase(enum.Enum):
@@ -195,8 +195,9 @@ class HttpConnection(asyncio.Protocol):
             self._answer_with(self._writer.drained())
             return
         head = self._head
-        request = HttpRequest(_request_id(head.headers), head.method, head.path, head.headers, body)
-        self._answer_with(self._application.handle(Exchange(request, self._writer)))
+        request = HttpRequest(head.id, head.method, head.path, head.headers, body)
+        exchange = Exchange(request, self._writer, self._application.headers(head.headers))
+        self._answer_with(self._application.handle(exchange))
 
     def _answer_with(self, answering: Coroutine[Any, Any, None]) -> None:
         self._enter(Phase.ANSWER)
@@ -225,18 +226,20 @@ class HttpConnection(asyncio.Protocol):
         """Refuse a request whose head is sound. The connection goes on when the body is short and surely comes."""
         n_bytes = self._head.body_nbytes
         if n_bytes is None or n_bytes > _SKIP_BYTES or self._head.expects_continue:
-            self._close_with(error, self._head.headers)
+            self._close_with(error, self._head.id, self._head.headers)
             return
-        self._send_error(error, self._head.headers)
+        self._send_error(error, self._head.id, self._head.headers)
         self._reader.skip_body()
         self._enter(Phase.SKIP)
 
     def _refuse(self, error: HeliosError) -> None:
         """Refuse what cannot be read on."""
-        self._application.refused(status_of(error).number)
-        self._close_with(error, {})
+        head = self._head if self._phase in (Phase.BODY, Phase.SKIP) else None
+        request_id = new_request_id() if head is None else head.id
+        self._application.refused(error, request_id, head)
+        self._close_with(error, request_id, {} if head is None else head.headers)
 
-    def _close_with(self, error: HeliosError, headers: Mapping[str, str]) -> None:
+    def _close_with(self, error: HeliosError, request_id: str, headers: Mapping[str, str]) -> None:
         """Answer and close.
 
         The client may still be sending. Closing with unread bytes would reset the connection and take the refusal with it,
@@ -244,22 +247,17 @@ class HttpConnection(asyncio.Protocol):
         """
         self._writer.is_last = True
         if self._writer.may_respond:
-            self._send_error(error, headers)
+            self._send_error(error, request_id, headers)
         self._reader.end_request()
         self._enter(Phase.LINGER)
         if self._transport.can_write_eof():
             self._transport.write_eof()
 
-    def _send_error(self, error: HeliosError, headers: Mapping[str, str]) -> None:
+    def _send_error(self, error: HeliosError, request_id: str, headers: Mapping[str, str]) -> None:
         status = status_of(error)
         body = to_json(error_body(error))
         fixed = (("Content-Type", "application/json"), ("Content-Length", str(len(body))))
-        self._writer.send_head(status.number, (*fixed, ("X-Request-Id", _request_id(headers)), *status.headers))
+        common = (("X-Request-Id", request_id), *self._application.headers(headers))
+        self._writer.send_head(status.number, (*fixed, *common, *status.headers))
         self._writer.send_body(b"" if self._reader.is_head_request else body)
         self._writer.send_end()
-
-
-def _request_id(headers: Mapping[str, str]) -> str:
-    """The client's own id where it is harmless, else a new one."""
-    given = headers.get("x-request-id", "")
-    return given if _REQUEST_ID.fullmatch(given) else f"req-{secrets.token_hex(12)}"

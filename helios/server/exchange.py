@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from helios.errors import HeliosError, InternalError
+from helios.server.access_log import Outcome
 from helios.server.status import error_body, status_of
 
 Headers = Iterable[tuple[str, str]]
@@ -41,11 +42,13 @@ class Wire(Protocol):
 
 
 class Exchange:
-    """A request with its response. `status` is None until the response has started."""
+    """A request with its response. `status` is None until the response has started; `headers` go with it whatever it is."""
 
-    def __init__(self, request: HttpRequest, wire: Wire) -> None:
+    def __init__(self, request: HttpRequest, wire: Wire, headers: Headers = ()) -> None:
         self.request = request
         self.status: int | None = None
+        self.outcome = Outcome()
+        self._headers = headers
         self._wire = wire
         self._turn = (
             asyncio.Lock()
@@ -56,7 +59,7 @@ class Exchange:
         if self.status is not None:
             raise InternalError(f"the response to {self.request.path} was started twice")
         self.status = status
-        self._wire.send_head(status, (*headers, ("X-Request-Id", self.request.id)))
+        self._wire.send_head(status, (*headers, ("X-Request-Id", self.request.id), *self._headers))
 
     async def write(self, content: bytes) -> None:
         """Send `content`, whole for its reader, however many writers there are and even when this one is cancelled."""

@@ -7,6 +7,7 @@ no sockets and no routes. A RequestHead has one length, one host and one path, w
 from __future__ import annotations
 
 import re
+import secrets
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -33,13 +34,16 @@ _SINGLE = (
 _LENGTH = re.compile(rb"[0-9]{1,18}")
 _HOST_NAME = r"(?:[\w.~!$&'()*+,;=%-]*|\[[0-9A-Fa-f:.]+\])"
 _HOST = re.compile(rf"{_HOST_NAME}(?::[0-9]{{0,5}})?", re.ASCII)
+_REQUEST_ID = re.compile(r"[!-~]{1,128}")
 _ABSOLUTE = re.compile(r"https?://([^/?]+)([/?].*)?", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
 class RequestHead:
-    """A checked head. Names are lower case; `path` is percent-decoded; `body_nbytes` is None for a chunked body."""
+    """A checked head. Names are lower case; `path` is percent-decoded; `body_nbytes` is None for a chunked body. `id` is the
+    client's own X-Request-Id where it is harmless, else a new one."""
 
+    id: str
     method: str
     path: str
     headers: Mapping[str, str]
@@ -84,13 +88,20 @@ def checked_head(request: h11.Request) -> RequestHead:
         raise WireError(505, "this server speaks HTTP/1.1")
     headers = _joined(request)
     method = request.method.decode("ascii")
+    given_id = headers.get("x-request-id", "")
     return RequestHead(
+        id=given_id if _REQUEST_ID.fullmatch(given_id) else new_request_id(),
         method=method,
         path=_path(method, request.target.decode("ascii"), headers.get("host", "")),
         headers=headers,
         body_nbytes=_body_nbytes(headers, request.http_version),
         expects_continue=_expects_continue(headers, request.http_version),
     )
+
+
+def new_request_id() -> str:
+    """An id for a request that brings none."""
+    return f"req-{secrets.token_hex(12)}"
 
 
 def _fault(buffer: bytearray, match: re.Match[bytes]) -> str:

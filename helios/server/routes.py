@@ -1,23 +1,25 @@
 """The table of routes and the application that follows it.
 
-It knows which function answers which path, and turns what that raises into a response; no endpoint catches errors for itself.
-A request is counted once, under its route's own path, never under what the client wrote.
+It knows which function answers which path and which paths want a key, and turns what is raised into a response; no endpoint catches
+errors for itself. A request is counted and logged once, counted under its route's own path, never under what the client wrote.
 """
 
 from __future__ import annotations
 
-import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from helios.errors import HeliosError, InternalError
-from helios.server.exchange import Exchange
+from helios.server.access_log import log_request
+from helios.server.cors import CrossOrigin
+from helios.server.exchange import Exchange, Headers
 from helios.server.head import RequestHead
 from helios.server.health import show_health, show_metrics, show_readiness
 from helios.server.models import list_models, show_model
 from helios.server.openai_chat import create_chat_completion
 from helios.server.openai_completions import create_completion
+from helios.server.page import show_page
 from helios.server.services import Services
 from helios.server.status import WireError, status_of
 from helios.server.tokenize import detokenize, tokenize
@@ -28,15 +30,17 @@ Endpoint = Callable[[Services, Exchange], Awaitable[None]]
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """`path` ending in a slash matches everything below it. GET routes answer HEAD as well; what generates needs a permit."""
+    """`path` ending in a slash matches everything below it, but "/" itself alone. GET routes answer HEAD as well; what generates
+    needs a permit, and what is not public a key."""
 
     method: str
     path: str
     endpoint: Endpoint
     is_generating: bool = False
+    is_public: bool = False
 
     def matches(self, path: str) -> bool:
-        if self.path.endswith("/"):
+        if self.path.endswith("/") and self.path != "/":
             return path.startswith(self.path) and path != self.path
         return path == self.path
 
@@ -52,8 +56,9 @@ ROUTES = (
     Route("GET", "/v1/models/", show_model),
     Route("POST", "/tokenize", tokenize),
     Route("POST", "/detokenize", detokenize),
-    Route("GET", "/health", show_health),
-    Route("GET", "/ready", show_readiness),
+    Route("GET", "/", show_page, is_public=True),
+    Route("GET", "/health", show_health, is_public=True),
+    Route("GET", "/ready", show_readiness, is_public=True),
     Route("GET", "/metrics", show_metrics),
 )
 
@@ -63,41 +68,74 @@ class RoutedApplication:
 
     def __init__(self, services: Services) -> None:
         self._services = services
+        self._cross_origin = CrossOrigin(services.settings.cors_origin)
+        self._public = {route.path for route in ROUTES if route.is_public}
+        if services.settings.public_metrics:
+            self._public.add("/metrics")
+
+    def headers(self, headers: Mapping[str, str]) -> Headers:
+        """What every response to a request with `headers` carries."""
+        return self._cross_origin.headers(headers)
 
     def check(self, head: RequestHead) -> None:
         """Refuse at the head what no body can help: HTTP-1, nothing is read of a request that there is no room for."""
-        label = "unknown"
+        arrived_s = self._services.clock()
+        matching = _matching(head.path)
         try:
-            route = _find(head.method, head.path)
-            label = route.path
-            if route.is_generating:
+            if self._cross_origin.is_preflight(head.method, head.headers):
+                return
+            if not any(route.path in self._public for route in matching):
+                self._services.access.check(head.headers)
+            if _chosen(matching, head.method, head.path).is_generating:
                 self._services.engine.admit().release()  # only asks: a slow body must not hold a permit
         except HeliosError as error:
-            self._count(label, str(status_of(error).number))
+            status = status_of(error).number
+            self._count(_label(matching), str(status))
+            total_s = self._services.clock() - arrived_s
+            log_request(head.id, head.method, head.path, status, total_s, {"error": error.code})
             raise
 
     async def handle(self, exchange: Exchange) -> None:
         """Answer, whatever happens; only cancellation (the client has gone) leaves this without a whole response."""
-        label = "unknown"
+        arrived_s = self._services.clock()
+        matching = _matching(exchange.request.path)
+        status = "dropped"
         try:
-            route = _find(exchange.request.method, exchange.request.path)
-            label = route.path
-            await route.endpoint(self._services, exchange)
-        except asyncio.CancelledError:
-            self._count(label, "dropped")
-            raise
+            await self._answer(exchange, matching)
+            status = str(exchange.status)
+        finally:
+            self._count(_label(matching), status)
+            request, total_s = exchange.request, self._services.clock() - arrived_s
+            facts = exchange.outcome.facts(arrived_s)
+            log_request(request.id, request.method, request.path, exchange.status, total_s, facts)
+
+    def refused(self, error: HeliosError, request_id: str, head: RequestHead | None) -> None:
+        """A request that could not be read was refused; `head` where that much was."""
+        status = status_of(error).number
+        self._count("unread", str(status))
+        method, path = ("-", "-") if head is None else (head.method, head.path)
+        log_request(request_id, method, path, status, None, {"error": error.code})
+
+    async def _answer(self, exchange: Exchange, matching: Sequence[Route]) -> None:
+        request = exchange.request
+        try:
+            if self._cross_origin.is_preflight(request.method, request.headers):
+                await self._answer_preflight(exchange, matching)
+            else:
+                await _chosen(matching, request.method, request.path).endpoint(self._services, exchange)
         except HeliosError as error:
             await self._fail(exchange, error)
         except Exception:
-            _LOG.exception("request %s failed", exchange.request.id)
+            _LOG.exception("request %s failed", request.id)
             await self._fail(exchange, InternalError("the server failed while it answered"))
-        self._count(label, str(exchange.status))
 
-    def refused(self, status: int) -> None:
-        """A request that could not be read was refused with `status`."""
-        self._count("unread", str(status))
+    async def _answer_preflight(self, exchange: Exchange, matching: Sequence[Route]) -> None:
+        methods = [name for route in matching for name in route.methods]
+        exchange.start(204, self._cross_origin.preflight_headers(exchange.request.headers, methods))
+        await exchange.finish()
 
     async def _fail(self, exchange: Exchange, error: HeliosError) -> None:
+        exchange.outcome.error_code = error.code
         if isinstance(error, InternalError):
             _LOG.error("request %s failed: %s", exchange.request.id, error)
         if exchange.status is None:
@@ -107,9 +145,16 @@ class RoutedApplication:
         self._services.metrics.requests.labels(route, status).inc()
 
 
-def _find(method: str, path: str) -> Route:
+def _matching(path: str) -> list[Route]:
+    return [route for route in ROUTES if route.matches(path)]
+
+
+def _label(matching: Sequence[Route]) -> str:
+    return matching[0].path if matching else "unknown"
+
+
+def _chosen(matching: Sequence[Route], method: str, path: str) -> Route:
     """The route of a request; WireError 404 or 405."""
-    matching = [route for route in ROUTES if route.matches(path)]
     if not matching:
         raise WireError(404, f"there is no {path[:200]}")
     for route in matching:

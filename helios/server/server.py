@@ -16,6 +16,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from helios.metrics import ServerMetrics
+from helios.server.access import Access
 from helios.server.body_memory import BodyMemory
 from helios.server.connection import HttpConnection
 from helios.server.connections import Connections
@@ -38,12 +39,14 @@ _N_OTHER_FILES = 256  # descriptors of the process that are no connections
 class Server:
     """Serves one engine over HTTP. `start` and `stop` belong to the event loop; the engine is its caller's to close."""
 
-    def __init__(self, engine: Engine, settings: Settings) -> None:
+    def __init__(self, engine: Engine, settings: Settings, access: Access) -> None:
         self._engine = engine
         self._settings = settings
         self._metrics = ServerMetrics(engine.statistics, engine.served_id if settings.vllm_metrics else None)
         self._frontend = Frontend(engine, settings.frontend_workers)
-        self._services = Services(engine, settings, self._frontend, self._metrics, int(time.time()), time.monotonic())
+        self._services = Services(
+            engine, settings, self._frontend, self._metrics, access, int(time.time()), time.monotonic()
+        )
         self._application = RoutedApplication(self._services)
         self._connections = Connections(settings.connection_limit)
         self._memory = BodyMemory(max(settings.body_memory, settings.body_limit))
@@ -91,7 +94,7 @@ class Server:
         self._frontend.close()
 
 
-async def serve_until_signal(engine: Engine, settings: Settings, listener: Listener) -> None:
+async def serve_until_signal(engine: Engine, settings: Settings, listener: Listener, access: Access) -> None:
     """Serve until SIGTERM or SIGINT, then drain. A second signal ends the process there and then."""
     loop = asyncio.get_running_loop()
     is_told = asyncio.Event()
@@ -104,7 +107,7 @@ async def serve_until_signal(engine: Engine, settings: Settings, listener: Liste
     for number in _SIGNALS:
         loop.add_signal_handler(number, take_signal)
     _allow_descriptors(settings.connection_limit + _N_OTHER_FILES)
-    server = Server(engine, settings)
+    server = Server(engine, settings, access)
     with Notifier(service_manager()) as notifier:
         await server.start(listener)
         print(f"Helios serves {engine.served_id} at {listener.url}", flush=True)

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from helios.metrics import ServerMetrics
+from helios.server.access import Access
 from helios.server.frontend import Frontend
 from helios.settings import Settings
 
@@ -27,6 +28,7 @@ class Services:
     settings: Settings
     frontend: Frontend
     metrics: ServerMetrics
+    access: Access
     started: int
     origin_s: float
     clock: Callable[[], float] = time.monotonic

@@ -51,14 +51,18 @@ class EventStream:
         if error is None:
             await self._send(b"[DONE]")
         elif isinstance(error, HeliosError):
-            await self.send(error_body(error))
+            await self._send_error(error)
         elif isinstance(error, Exception):
             _LOG.error("request %s failed", self._exchange.request.id, exc_info=error)
-            await self.send(error_body(InternalError("the server failed while it answered")))
+            await self._send_error(InternalError("the server failed while it answered"))
         else:
             return False
         await self._exchange.finish()
         return True
+
+    async def _send_error(self, error: HeliosError) -> None:
+        self._exchange.outcome.error_code = error.code
+        await self.send(error_body(error))
 
     async def _send(self, data: bytes) -> None:
         self._last_sent_s = self._loop.time()

@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from helios.errors import (
+    AccessError,
     CapacityError,
     FeatureError,
     HeliosError,
@@ -42,10 +43,12 @@ class Status:
 
 
 _RETRY = (("Retry-After", "1"),)
+_CHALLENGE = (("WWW-Authenticate", 'Bearer realm="helios"'),)
 _SERVER_ERROR = Status(500, "server_error", "INTERNAL")
 
 # The most derived class that matches wins: an error's classes are tried in method resolution order.
 _TABLE: dict[type[HeliosError], Status] = {
+    AccessError: Status(401, "authentication_error", "UNAUTHENTICATED", _CHALLENGE),
     UnknownModelError: Status(404, "invalid_request_error", "NOT_FOUND"),
     UnsupportedError: Status(400, "invalid_request_error", "UNIMPLEMENTED"),
     FeatureError: Status(400, "invalid_request_error", "FAILED_PRECONDITION"),

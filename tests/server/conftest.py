@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from helios.server.access import read_access
 from helios.server.listener import Listener, bind
 from helios.server.server import Server
 from helios.settings import Settings
@@ -149,13 +150,14 @@ def server(start_server: Callable[..., RunningServer]) -> RunningServer:
 
 
 def run_server(engine: ScriptedEngine, settings: Settings) -> RunningServer:
+    access = read_access(settings)
     listener = bind(settings)
     loop = asyncio.new_event_loop()
     is_told = asyncio.Event()
     is_up = threading.Event()
 
     async def serve() -> None:
-        server = Server(engine, settings)  # type: ignore[arg-type]
+        server = Server(engine, settings, access)  # type: ignore[arg-type]
         await server.start(listener)
         is_up.set()
         await is_told.wait()

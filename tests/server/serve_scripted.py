@@ -13,6 +13,7 @@ from pathlib import Path
 
 from helios.errors import HeliosError
 from helios.scheduler.request import GenerationRequest
+from helios.server.access import read_access
 from helios.server.listener import bind
 from helios.server.server import serve_until_signal
 from helios.settings import Settings
@@ -40,7 +41,7 @@ def main(directory: Path, words: list[str]) -> int:
     engine = SlowEngine(tokenizer_of(path), broken_mark=directory / "broken")
     try:
         with bind(settings) as listener:
-            asyncio.run(serve_until_signal(engine, settings, listener))  # type: ignore[arg-type]
+            asyncio.run(serve_until_signal(engine, settings, listener, read_access(settings)))  # type: ignore[arg-type]
     except HeliosError as error:
         print(error, file=sys.stderr)
         return 1
