@@ -1,6 +1,6 @@
-"""`helios serve [MODEL]`: load a model and answer HTTP until told to stop.
+"""`helios serve [MODEL]`: load a model and answer HTTP, and gRPC where it is asked for, until told to stop.
 
-It knows the order of starting and ending and nothing of what lies between. The address is taken first and the engine closed
+It knows the order of starting and ending and nothing of what lies between. The addresses are taken first and the engine closed
 last, whatever happens.
 """
 
@@ -10,10 +10,15 @@ import argparse
 import asyncio
 import logging
 import sys
+from contextlib import AbstractContextManager, nullcontext
+from typing import TYPE_CHECKING
 
 from helios.cli.logs import logging_to
 from helios.cli.model import add_settings, core_path, load_settings, start_engine
-from helios.settings import toml_of
+from helios.settings import Settings, toml_of
+
+if TYPE_CHECKING:
+    from helios.server.grpc.address import GrpcAddress
 
 _LOG = logging.getLogger(__name__)
 
@@ -40,9 +45,19 @@ def run(arguments: argparse.Namespace) -> int:
     with (
         logging_to(sys.stderr.fileno(), settings),
         bind(settings) as listener,
+        _grpc_address(settings) as grpc_address,
     ):
         access = read_access(settings)
         with start_engine(core_path(arguments.model, settings), settings) as engine:
             _LOG.info("%s", engine.description)
-            asyncio.run(serve_until_signal(engine, settings, listener, access))
+            asyncio.run(serve_until_signal(engine, settings, listener, access, grpc_address))
     return 0
+
+
+def _grpc_address(settings: Settings) -> AbstractContextManager[GrpcAddress | None]:
+    """The gRPC port, where one is asked for; its library takes a tenth of a second to load."""
+    if settings.grpc_port is None:
+        return nullcontext()
+    from helios.server.grpc.address import take_address
+
+    return take_address(settings, settings.grpc_port)

@@ -29,6 +29,8 @@ from helios.settings import Settings, service_manager
 
 if TYPE_CHECKING:
     from helios.engine import Engine
+    from helios.server.grpc.address import GrpcAddress
+    from helios.server.grpc.server import GrpcServer
 
 _LOG = logging.getLogger(__name__)
 _SIGNALS = (signal.SIGTERM, signal.SIGINT)
@@ -52,9 +54,15 @@ class Server:
         self._memory = BodyMemory(max(settings.body_memory, settings.body_limit))
         self._metrics.connections.set_function(lambda: len(self._connections))
         self._listening: asyncio.Server | None = None
+        self._grpc: GrpcServer | None = None
 
-    async def start(self, listener: Listener) -> None:
-        """Begin to accept connections on a bound listener; SettingError when that cannot be."""
+    async def start(self, listener: Listener, grpc_address: GrpcAddress | None = None) -> None:
+        """Begin to accept connections on a bound listener, and on the gRPC port if there is one; SettingError when that cannot be."""
+        if grpc_address is not None:
+            from helios.server.grpc.server import GrpcServer  # a large library, loaded only where it serves
+
+            self._grpc = GrpcServer(self._services, grpc_address)
+            await self._grpc.start()
         is_tls = listener.tls is not None
         try:
             self._listening = await asyncio.get_running_loop().create_server(
@@ -78,6 +86,7 @@ class Server:
             self._listening.close()
         limit_s = self._settings.drain_timeout
         engine_drain = asyncio.create_task(self._engine.drain(limit_s))
+        grpc_stop = None if self._grpc is None else asyncio.create_task(self._grpc.stop(limit_s))
         for connection in self._connections:
             connection.close_when_answered()
         with suppress(TimeoutError):
@@ -91,10 +100,14 @@ class Server:
         while self._connections:
             await asyncio.sleep(0.001)
         await engine_drain
+        if grpc_stop is not None:
+            await grpc_stop
         self._frontend.close()
 
 
-async def serve_until_signal(engine: Engine, settings: Settings, listener: Listener, access: Access) -> None:
+async def serve_until_signal(
+    engine: Engine, settings: Settings, listener: Listener, access: Access, grpc_address: GrpcAddress | None = None
+) -> None:
     """Serve until SIGTERM or SIGINT, then drain. A second signal ends the process there and then."""
     loop = asyncio.get_running_loop()
     is_told = asyncio.Event()
@@ -109,8 +122,10 @@ async def serve_until_signal(engine: Engine, settings: Settings, listener: Liste
     _allow_descriptors(settings.connection_limit + _N_OTHER_FILES)
     server = Server(engine, settings, access)
     with Notifier(service_manager()) as notifier:
-        await server.start(listener)
+        await server.start(listener, grpc_address)
         print(f"Helios serves {engine.served_id} at {listener.url}", flush=True)
+        if grpc_address is not None:
+            print(f"Helios serves vllm.Inference at {grpc_address.url}", flush=True)
         notifier.ready(f"serving {engine.served_id} at {listener.url}")
         feeding = asyncio.create_task(notifier.feed_watchdog(engine.is_alive))
         await is_told.wait()

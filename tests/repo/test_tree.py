@@ -71,7 +71,13 @@ def test_every_third_party_import_is_a_declared_dependency_and_the_reverse() -> 
         re.split("[=<>~]", line)[0]
         for line in tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["dependencies"]
     }
-    import_names = {"google": "protobuf", "prometheus_client": "prometheus-client"}
+    import_names = {
+        "google": "protobuf",
+        "grpc": "grpcio",
+        "grpc_health": "grpcio-health-checking",
+        "grpc_reflection": "grpcio-reflection",
+        "prometheus_client": "prometheus-client",
+    }
     imported = {module.split(".")[0] for _, module in package_imports()}
     outside = {import_names.get(name, name) for name in imported - set(sys.stdlib_module_names) - {"helios"}}
     assert outside == declared

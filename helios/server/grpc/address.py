@@ -47,13 +47,11 @@ class GrpcAddress:
         self.release()
 
 
-def take_address(settings: Settings) -> GrpcAddress | None:
-    """The address of `settings`, None where no gRPC port is asked for; SettingError when it or the certificate cannot be had."""
-    if settings.grpc_port is None:
-        return None
+def take_address(settings: Settings, port: int) -> GrpcAddress:
+    """`port` at the host of `settings`, with its certificate; SettingError when one of them cannot be had."""
     credentials = _credentials(settings)
     host = settings.grpc_host or (_DEFAULT_HOST if settings.host.startswith(UNIX_PREFIX) else settings.host)
-    return GrpcAddress(_bind(host, settings.grpc_port), credentials)
+    return GrpcAddress(_bind(host, port), credentials)
 
 
 def _bind(host: str, port: int) -> socket.socket:
