@@ -25,8 +25,6 @@ from helios.scheduler.request import Event, Failed, Finished, FinishReason, Prom
 from helios.server.attribution import Attribution, TokenPart
 from helios.server.reading import Reading
 
-_CALL_EVENTS = (ToolCallStart, ToolArgumentsDelta, ToolCallEnd)
-
 
 class Events(Protocol):
     """A running generation."""
@@ -124,11 +122,7 @@ class Choice:
         if self._attribution is not None and events:
             texts = [event for event in events if isinstance(event, ContentDelta | ReasoningDelta)]
             tokens = iter(self._attribution.take([(event.text, type(event)) for event in texts]))
-        return [self._part(event, tokens) for event in events if self._is_wanted(event)]
-
-    def _is_wanted(self, event: OutputEvent) -> bool:
-        """Where calls may not be parallel there is one."""
-        return self._reading.is_parallel or not isinstance(event, _CALL_EVENTS) or event.index == 0
+        return [self._part(event, tokens) for event in events]
 
     def _part(self, event: OutputEvent, tokens: Iterator[Sequence[TokenPart]]) -> Part:
         match event:

@@ -178,7 +178,6 @@ class Frontend:
             opening=open_answer(tokens, self._tokenizer, self._syntax),
             tools={tool.name: tool.parameters or {} for tool in calls},
             is_structured=structured.answer is not None,
-            is_parallel=structured.is_parallel,
             names_tool=structured.named is not None,
         )
 

@@ -22,6 +22,5 @@ class Reading:
     opening: str = ""
     tools: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     is_structured: bool = False
-    is_parallel: bool = True
     names_tool: bool = False
     is_silent: bool = False

@@ -30,7 +30,6 @@ from helios.tokenizer.tokenizer import Tokenizer
 from tests.contract.sample import sample_contract, sample_manifest
 
 N_SLOTS, CONTEXT_TOKENS, PAGE_TOKENS, PREFILL_TOKENS = 4, 4096, 16, 64
-EOS_LOGPROB = -0.5
 
 # The next token of a request after those already said, under a mask (or none).
 Voice = Callable[[GenerationRequest, Sequence[int], Any], int]
@@ -43,6 +42,20 @@ def saying(tokens: Sequence[int]) -> Voice:
         if len(said) < len(tokens):
             return tokens[len(said)]
         return request.eos_tokens[0] if request.eos_tokens else tokens[-1]
+
+    return speak
+
+
+def skipping(tokens: Sequence[int]) -> Voice:
+    """These tokens but for those that are forbidden when their turn comes, then the end."""
+    places: dict[int, int] = {}
+
+    def speak(request: GenerationRequest, said: Sequence[int], mask: Any) -> int:
+        place = places.get(id(request), 0) if said else 0
+        while place < len(tokens) and not is_allowed(mask, tokens[place]):
+            place += 1
+        places[id(request)] = place + 1
+        return tokens[place] if place < len(tokens) else request.eos_tokens[0]
 
     return speak
 

@@ -229,16 +229,6 @@ def test_an_unsupported_schema_is_the_callers_error_and_others_go_on(spoken: Spe
     assert spoken.chat(tools=None).content == "Hello"
 
 
-def test_one_call_where_calls_may_not_be_parallel(spoken: Speaking) -> None:
-    """Research 1.3: parallel_tool_calls false is enforced."""
-    spoken.device.says(
-        "Checking."
-        + NAMED["json_tags"].answer.partition("Checking.")[2].partition('\n<tool_call>\n{"name": "noargs')[0]
-    )
-    answer = spoken.chat(parallel_tool_calls=False)
-    assert [name for name, _ in answer.calls] == ["get_weather"]
-
-
 @pytest.mark.parametrize("name", ["function_tags", "argument_tags", "json_tags", "xtml"])
 def test_an_empty_answer_is_empty_text(start: Callable[[str], Speaking], name: str) -> None:
     spoken = start(name)

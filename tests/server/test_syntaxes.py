@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
-from typing import Any
+from collections.abc import Iterator
 
 import openai
 import pytest
 
-from helios.scheduler.request import GenerationRequest
 from helios.tokenizer.tokenizer import Tokenizer
 from tests.output.answers import ARGUMENTS, EXAMPLES, Example, with_tokens
-from tests.server.scripted import Voice, is_allowed
+from tests.server.scripted import skipping
 from tests.server.spoken import TOOL_OBJECTS, Speaking, speaking, template_of
 from tests.tokenizer import vocabularies
 from tests.tokenizer.conftest import tokenizer_of
@@ -93,7 +91,7 @@ def test_a_stop_after_a_complete_call_is_told_as_a_stop(spoken: tuple[Example, S
 
 
 def test_required_and_named_calls_are_made_under_masks(spoken: tuple[Example, Speaking]) -> None:
-    """T18: required ends as tool_calls, a named choice as stop, as OpenAI has it; a script that strayed would fail (FE-7)."""
+    """T18: required ends as tool_calls, a named choice as stop, as OpenAI has it; research 1.3: not parallel is one call."""
     example, server = spoken
     calls = _calls_alone(example.answer)
     server.device.says(calls)
@@ -104,6 +102,8 @@ def test_required_and_named_calls_are_made_under_masks(spoken: tuple[Example, Sp
     server.device.voice = skipping(server.tokenizer.encode(calls, allow_special=True))
     answer = server.chat(tool_choice={"type": "function", "function": {"name": "get_weather"}})
     assert ([name for name, _ in answer.calls], answer.finish_reason) == (["get_weather"], "stop")
+    answer = server.chat(parallel_tool_calls=False)
+    assert ([name for name, _ in answer.calls], answer.finish_reason) == (["get_weather"], "tool_calls")
 
 
 def _calls_alone(answer: str) -> str:
@@ -111,20 +111,6 @@ def _calls_alone(answer: str) -> str:
     framed = answer.replace("to=user<|message|>Checking.<|eom|><|start|>assistant ", "")
     plain = framed.replace("Checking.", "").replace("True", "true").replace("None", "null")
     return plain.replace('">\n\n</', '">\n</')
-
-
-def skipping(tokens: Sequence[int]) -> Voice:
-    """These tokens but for those that are forbidden when their turn comes, then the end."""
-    places: dict[int, int] = {}
-
-    def speak(request: GenerationRequest, said: Sequence[int], mask: Any) -> int:
-        place = places.get(id(request), 0) if said else 0
-        while place < len(tokens) and not is_allowed(mask, tokens[place]):
-            place += 1
-        places[id(request)] = place + 1
-        return tokens[place] if place < len(tokens) else request.eos_tokens[0]
-
-    return speak
 
 
 def test_openais_client_puts_the_calls_together(spoken: tuple[Example, Speaking]) -> None:
