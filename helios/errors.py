@@ -80,18 +80,6 @@ class AccessError(RequestError):
         )
 
 
-class AccessError(RequestError):
-    """The server wants an API key, and the request has none that it knows."""
-
-    code = "invalid_api_key"
-
-    def __init__(self, *, is_given: bool) -> None:
-        super().__init__(
-            "the API key is not one of this server's" if is_given else "this server wants an API key",
-            hint="send it as Authorization: Bearer KEY",
-        )
-
-
 class UnknownModelError(RequestError):
     """The request names a model that this server does not serve."""
 
