@@ -57,7 +57,7 @@ class Server:
         self._grpc: GrpcServer | None = None
 
     async def start(self, listener: Listener, grpc_address: GrpcAddress | None = None) -> None:
-        """Begin to accept connections on a bound listener, and on the gRPC port if there is one; SettingError when that cannot be."""
+        """Accept connections on a bound listener, and on the gRPC port if there is one; SettingError when that cannot be."""
         if grpc_address is not None:
             from helios.server.grpc.server import GrpcServer  # a large library, loaded only where it serves
 
