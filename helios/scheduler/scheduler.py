@@ -18,21 +18,20 @@ from helios.errors import ContextLengthError, HeliosError, InternalError
 from helios.metrics import Number
 from helios.scheduler.admission import Admitter
 from helios.scheduler.assembly import Work, assemble
-from helios.scheduler.completion import DEVICE_EOS, DEVICE_LIMIT, check_completions
+from helios.scheduler.completion import check_completions
 from helios.scheduler.composition import Composer, Shares
 from helios.scheduler.copies import CopyBook
 from helios.scheduler.costs import CostRecord
 from helios.scheduler.counters import SchedulerCounters
+from helios.scheduler.emission import DEVICE_REASONS, ending_after, token_event
 from helios.scheduler.flight import Flights, Saving
 from helios.scheduler.pressure import Pressure
 from helios.scheduler.programs import ProgramTable, RoundKind
-from helios.scheduler.request import Event, Failed, Finished, FinishReason, GenerationRequest, Token
+from helios.scheduler.request import Event, Failed, Finished, FinishReason, GenerationRequest
 from helios.scheduler.roster import LEAVING, Roster
 from helios.scheduler.round import Lane, LaneCompletion, ProgramShape, Round
 from helios.scheduler.saving import Saver
 from helios.scheduler.sequence import Phase, Sequence
-
-_DEVICE_REASONS = {DEVICE_EOS: FinishReason.EOS, DEVICE_LIMIT: FinishReason.LIMIT}
 
 Delivery = list[tuple[int, list[Event]]]
 
@@ -220,8 +219,8 @@ class Scheduler:
             return []
         sequence.tokens.append(completion.token)
         self._counters.n_output_tokens += 1
-        token = _token_event(sequence, completion, self._flights.completed_s)
-        ending = _ending_after(sequence, completion)
+        token = token_event(sequence, completion, self._flights.completed_s)
+        ending = ending_after(sequence, completion)
         return [token] if ending is None else [token, self._end(sequence, ending)]
 
     def _end(self, sequence: Sequence, ending: FinishReason | HeliosError) -> Finished | Failed:
@@ -229,7 +228,7 @@ class Scheduler:
         sequence.end(ending)
         if sequence.phase is Phase.QUEUED:
             self._roster.forget(sequence)
-        elif ending in _DEVICE_REASONS.values():
+        elif ending in DEVICE_REASONS.values():
             self._cache.publish(sequence.held, sequence.tokens, sequence.n_consumed)
             self._roster.leave(sequence, Phase.SAVING if self._saver.reserves_answer(sequence) else Phase.DRAINING)
         else:
@@ -274,31 +273,3 @@ class Scheduler:
             **self._counters.statistics(),
             **self._cache.statistics(),
         }
-
-
-def _ending_after(sequence: Sequence, completion: LaneCompletion) -> FinishReason | HeliosError | None:
-    """Whether a request ends with the token that was just emitted: by the device, by its own string stop, or because its constraint
-    failed. The constraint's next mask is made here, where its failure still has someone to be delivered to."""
-    reason = _DEVICE_REASONS.get(completion.finish)
-    if reason is FinishReason.EOS or not sequence.is_host_decided:
-        return reason
-    request = sequence.request
-    try:
-        if request.host_stop is not None and request.host_stop(completion.token):
-            return FinishReason.STOP
-        if request.constraint is not None:
-            request.constraint.advance(completion.token)
-            if reason is None:
-                sequence.mask = request.constraint.mask()
-    except HeliosError as error:
-        return error
-    return reason
-
-
-def _token_event(sequence: Sequence, completion: LaneCompletion, completed_s: float) -> Token:
-    request = sequence.request
-    time_s = completed_s if request.is_timed else None
-    n_candidates = request.sampling.candidates
-    if n_candidates is None:
-        return Token(completion.token, completed_s=time_s)
-    return Token(completion.token, completion.logprob, completion.rank, completion.candidates[:n_candidates], time_s)

@@ -231,6 +231,18 @@ def test_a_completion_that_is_not_what_was_asked_changes_nothing(fault: dict[str
     assert simulation.events == {}
 
 
+def test_a_timed_request_learns_when_its_tokens_were_validated() -> None:
+    """OBS-2: by the scheduler's clock, one reading a round; nobody else's tokens carry a time."""
+    simulation = Simulation()
+    for key, is_timed in enumerate([True, False]):
+        simulation.submit(key, GenerationRequest((1, key), 5, is_timed=is_timed))
+    simulation.run()
+    times, others = ([event.completed_s for event in simulation.events[key][:-1]] for key in range(2))  # type: ignore[union-attr]
+    assert others == [None] * 5
+    assert None not in times
+    assert times == sorted(set(times))
+
+
 def test_a_dead_device_ends_every_request_once() -> None:
     """HTTP-3: model and device errors reach every unfinished request, and no finished one."""
     simulation = Simulation(n_slots=2)

@@ -1,0 +1,44 @@
+"""What a newly emitted token means: the event that tells of it, and whether its request ends with it.
+
+It knows one verified token and its request, nothing of rounds. A string stop and a constraint see each token once, in order; end
+tokens are not theirs to see.
+"""
+
+from __future__ import annotations
+
+from helios.errors import HeliosError
+from helios.scheduler.completion import DEVICE_EOS, DEVICE_LIMIT
+from helios.scheduler.request import FinishReason, Token
+from helios.scheduler.round import LaneCompletion
+from helios.scheduler.sequence import Sequence
+
+DEVICE_REASONS = {DEVICE_EOS: FinishReason.EOS, DEVICE_LIMIT: FinishReason.LIMIT}
+
+
+def ending_after(sequence: Sequence, completion: LaneCompletion) -> FinishReason | HeliosError | None:
+    """Whether a request ends with the token that was just emitted: by the device, by its own string stop, or because its constraint
+    failed. The constraint's next mask is made here, where its failure still has someone to be delivered to."""
+    reason = DEVICE_REASONS.get(completion.finish)
+    if reason is FinishReason.EOS or not sequence.is_host_decided:
+        return reason
+    request = sequence.request
+    try:
+        if request.host_stop is not None and request.host_stop(completion.token):
+            return FinishReason.STOP
+        if request.constraint is not None:
+            request.constraint.advance(completion.token)
+            if reason is None:
+                sequence.mask = request.constraint.mask()
+    except HeliosError as error:
+        return error
+    return reason
+
+
+def token_event(sequence: Sequence, completion: LaneCompletion, completed_s: float) -> Token:
+    """The token as its request wants it: with candidates, with its time (OBS-2), or bare."""
+    request = sequence.request
+    time_s = completed_s if request.is_timed else None
+    n_candidates = request.sampling.candidates
+    if n_candidates is None:
+        return Token(completion.token, completed_s=time_s)
+    return Token(completion.token, completion.logprob, completion.rank, completion.candidates[:n_candidates], time_s)
