@@ -4,13 +4,26 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
+import tempfile
 from pathlib import Path
 
 import pytest
+from hypothesis import given as for_all
+from hypothesis import settings as examples
+from hypothesis import strategies as st
 
 from helios.cli.model import add_settings
 from helios.errors import MissingFileError, SettingError
-from helios.settings import Settings, cache_directory, flag_help, kernel_target, native_directory, setting_names
+from helios.settings import (
+    Rule,
+    Settings,
+    cache_directory,
+    flag_help,
+    kernel_target,
+    native_directory,
+    setting_names,
+    toml_of,
+)
 
 
 @pytest.fixture(autouse=True)
@@ -27,7 +40,7 @@ def test_every_default_is_an_accepted_value() -> None:
         default = getattr(Settings(), name)
         if default is not None:
             assert rule.parse(name, default) == default
-            assert type(default) is rule.kind
+            assert type(default) is (tuple if rule.is_list else rule.kind)
 
 
 def test_a_flag_wins_over_the_environment_and_that_over_the_file(
@@ -123,6 +136,62 @@ def test_help_says_what_a_setting_is_accepts_and_defaults_to() -> None:
     assert flag_help("port").endswith("(a whole number from 0 to 65,535; default 8000)")
     assert flag_help("device").endswith("(one of auto, cpu, cuda; default auto)")
     assert "default" not in flag_help("context")
+
+
+def test_a_list_can_be_given_in_every_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Issue 6.8. Several flags, commas, an array; the same one twice is one."""
+    parser = argparse.ArgumentParser()
+    add_settings(parser, ["cors_origin"])
+    flags = parser.parse_args(["--cors-origin", "http://a.b,https://c.d:8", "--cors-origin", "http://a.b"])
+    assert Settings.load(vars(flags)).cors_origin == ("http://a.b", "https://c.d:8")
+    assert Settings.load(vars(parser.parse_args([]))).cors_origin == ()
+    config = tmp_path / "helios.toml"
+    config.write_text('cors_origin = ["*", "http://[::1]:80"]\n')
+    assert Settings.load({}, config).cors_origin == ("*", "http://[::1]:80")
+    monkeypatch.setenv("HELIOS_CORS_ORIGIN", "https://x.y,http://a.b")
+    assert Settings.load({}, config).cors_origin == ("https://x.y", "http://a.b")
+
+
+@pytest.mark.parametrize("value", ["https://a.b/", "https://a.b/path", "a.b", "null", "*.a.b", "https://A.b", "", ","])
+def test_what_no_browser_sends_is_no_origin(value: str) -> None:
+    with pytest.raises(SettingError, match=r"it must be \* or an origin such as https://example.org"):
+        Settings.load({"cors_origin": [value]})
+
+
+def _values(rule: Rule) -> st.SearchStrategy[object]:
+    """Accepted values of a setting."""
+    if rule.is_list:
+        return st.sampled_from([(), ("*",), ("https://a.b", "http://[::1]:8080")])
+    if rule.choices:
+        return st.sampled_from(rule.choices)
+    if rule.kind is bool:
+        return st.booleans()
+    if rule.kind is str:
+        return st.text(st.characters(exclude_categories=["Cs"]), min_size=1)
+    low, high = rule.low, rule.high
+    assert low is not None
+    assert high is not None
+    numbers = st.integers(int(low), int(high)) if rule.kind is int else st.floats(low, high)
+    return st.one_of(numbers, st.sampled_from(rule.words)) if rule.words else numbers
+
+
+@for_all(st.fixed_dictionaries({}, optional={name: _values(rule) for name, rule in Settings.RULES.items()}))
+@examples(max_examples=50)
+def test_what_is_written_is_read_back_the_same(values: dict[str, object]) -> None:
+    """Issue 6.8: --print-config makes a file for --config."""
+    given = Settings(**values)  # type: ignore[arg-type]
+    with tempfile.TemporaryDirectory() as directory:
+        path = Path(directory) / "helios.toml"
+        path.write_text(toml_of(given), "utf-8")
+        assert Settings.load({}, path) == given
+
+
+def test_a_written_file_explains_every_setting() -> None:
+    text = toml_of(Settings())
+    assert all(f"# {flag_help(name)}\n" in text for name in setting_names())
+    assert '\nhost = "127.0.0.1"\n' in text
+    assert "\n# context =\n" in text
+    assert "\ncors_origin = []\n" in text
 
 
 def test_settings_are_frozen() -> None:

@@ -30,6 +30,8 @@ def add_settings(parser: argparse.ArgumentParser, names: Sequence[str] | None = 
         flag = "--" + name.replace("_", "-")
         if Settings.RULES[name].kind is bool:
             parser.add_argument(flag, action="store_const", const=True, help=flag_help(name))
+        elif Settings.RULES[name].is_list:
+            parser.add_argument(flag, metavar=name.upper(), action="append", help=flag_help(name))
         else:
             parser.add_argument(flag, metavar=name.upper(), help=flag_help(name))
 

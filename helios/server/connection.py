@@ -234,7 +234,7 @@ class HttpConnection(asyncio.Protocol):
 
     def _refuse(self, error: HeliosError) -> None:
         """Refuse what cannot be read on."""
-        head = self._head if self._phase in (Phase.BODY, Phase.SKIP) else None
+        head = self._reader.head
         request_id = new_request_id() if head is None else head.id
         self._application.refused(error, request_id, head)
         self._close_with(error, request_id, {} if head is None else head.headers)

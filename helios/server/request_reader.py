@@ -42,6 +42,7 @@ class RequestReader:
         self._chunks: ChunkedDecoder | None = None
         self._inflater: GzipInflater | None = None
         self._is_skipping = False
+        self.head: RequestHead | None = None  # of the request that is read, whatever is wrong with its body
         self.is_head_request = False  # known as soon as the method is, whatever is wrong with the rest
 
     @property
@@ -68,6 +69,7 @@ class RequestReader:
         request = parse_head(self._parser, self._taken(n_head), self._limits.head_fields)
         self.is_head_request = request.method == b"HEAD"
         head = checked_head(request)
+        self.head = head
         self._begin_body(head)
         return head
 
@@ -92,6 +94,7 @@ class RequestReader:
         self._n_held = 0
         self._body = bytearray()
         self._is_skipping = False
+        self.head = None
         self.is_head_request = False
 
     def _begin_body(self, head: RequestHead) -> None:
