@@ -55,13 +55,10 @@ def json_of_text(text: str, kind: ParameterType) -> str:
     if not kind.types:
         found = _minified(stripped, object)
         return _quoted(text) if found is None else found
-    candidates = [_CONVERSIONS[name](stripped) for name in _CONVERSIONS if name in kind.types]
-    fitting = [candidate for candidate in candidates if candidate is not None]
-    if kind.members:
-        if text in (member for member in kind.members if isinstance(member, str)):
-            return _quoted(text)
-        fitting.sort(key=lambda candidate: not _is_member(json.loads(candidate), kind.members))
-    return fitting[0] if fitting else _quoted(text)
+    if text in (member for member in kind.members if isinstance(member, str)):
+        return _quoted(text)
+    candidates = (_CONVERSIONS[name](stripped) for name in _CONVERSIONS if name in kind.types)
+    return next((candidate for candidate in candidates if candidate is not None), _quoted(text))
 
 
 class _SchemaReader:
@@ -142,10 +139,6 @@ def _type_of_value(value: Any) -> str:
         return "null"
     kinds = {bool: "boolean", int: "integer", float: "number", dict: "object", list: "array"}
     return kinds.get(type(value), "string")
-
-
-def _is_member(value: Any, members: Iterable[Any]) -> bool:
-    return any(isinstance(value, bool) == isinstance(member, bool) and value == member for member in members)
 
 
 def _null(text: str) -> str | None:

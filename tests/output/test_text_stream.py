@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from helios.contract.enums import ReasoningSyntax
 from helios.output.events import Ending
 from helios.output.pipeline import OutputPipeline, host_stop
 from helios.output.stops import TokenStopMatcher
+from helios.output.syntax import AnswerSyntax
 from helios.tokenizer.tokenizer import Tokenizer
 from tests.output.answers import TOOLS, Answer, call_ids
 from tests.output.conftest import Bound
@@ -134,6 +137,24 @@ def test_half_a_character_before_a_stop_token_is_replaced(bound_by_name: dict[st
     for piece in (b"a", b"\xf0", b"\x9f", b"!"):
         answer.add(pipeline.push(by_bytes[piece]))
     assert answer.content == "a\ufffd"
+
+
+def test_stops_of_a_plain_chat_are_watched_in_the_same_text(bound_by_name: dict[str, Bound]) -> None:
+    """STOP-3: where nothing could be parsed, the worker and the presentation still spell control tokens alike."""
+    bound = bound_by_name["function_tags-tokens"]
+    frontend = replace(bound.example.frontend, reasoning_syntax=ReasoningSyntax.NONE, reasoning_markers=None)
+    syntax = AnswerSyntax(frontend, bound.tokenizer)
+    assert not syntax.is_parsed(has_tools=False)
+    for stop in ("<|im_start|>", "m_start", "ab"):
+        pipeline = OutputPipeline(bound.tokenizer, [stop], (), syntax=syntax)
+        decide = host_stop(bound.tokenizer, [stop], (), syntax)
+        assert decide is not None
+        answer = Answer()
+        for token_id in bound.tokenizer.encode("a<|im_start|>b", allow_special=True):
+            answer.add(pipeline.push(token_id))
+            assert decide(token_id) == pipeline.is_stopped
+        answer.add(pipeline.finish(Ending.LIMIT))
+        assert answer.content == ("ab" if stop == "ab" else "a")
 
 
 @given(

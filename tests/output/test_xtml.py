@@ -130,10 +130,12 @@ def test_without_tools_a_tools_element_is_content(xtml: Bound) -> None:
 
 
 def test_structured_content_is_opaque_up_to_the_end_of_its_element(xtml: Bound) -> None:
-    """FE-3: the schema binds the response alone."""
-    document = '{"a": "<think>"}'
-    answer = xtml.said(element("think", "x") + element("response", document) + MESSAGE_END, is_structured=True)
-    assert answer == Answer(reasoning="x", content=document)
+    """FE-3: the schema binds the response alone, and spelled elements in it are answer text."""
+    document = '{"a": "<think> <|open|>tools<|sep|><|open|>response<|sep|>"}'
+    opened = xtml.marked(element("think", "x") + "<|open|>response<|sep|>")
+    closed = xtml.marked("<|close|>response<|sep|>" + MESSAGE_END)
+    for pieces in ([opened, document, closed], [*opened, *document, *closed]):
+        assert read(pieces, xtml.syntax, is_structured=True) == Answer(reasoning="x", content=document)
 
 
 def test_markers_spelled_with_ordinary_tokens_are_text(bound_by_name: dict[str, Bound]) -> None:
