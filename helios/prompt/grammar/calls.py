@@ -126,9 +126,7 @@ def _xtml_call(lark: LarkText, markers: ToolMarkers, tool: CallableTool, lead: s
                 if kind == "string":
                     value = string_value(lark, place, {} if name == "any" else schema, is_plain=False)
                 else:
-                    value = json_value(
-                        lark, [{"type": kind} if name == "any" else schema], _definitions(tool), place.end
-                    )
+                    value = json_value(lark, [{"type": kind} if name == "any" else schema], _definitions(tool), place)
                 options.append(f"{head} {value}")
         return any_of(options)
 
@@ -196,7 +194,7 @@ def _by_schema(lark: LarkText, place: ValuePlace, parameter: Parameter, tool: Ca
     is_plain = any(name not in ("string", "null") for name, _ in found)
     options = [string_value(lark, place, schema, is_plain=is_plain) for name, schema in found if name == "string"]
     if others:
-        options.append(json_value(lark, others, _definitions(tool), place.end))
+        options.append(json_value(lark, others, _definitions(tool), place))
     return any_of(options)
 
 
@@ -209,7 +207,7 @@ def _by_kind(
     texts = [{} if name == "any" else schema for name, schema in found if name in ("string", "any")]
     options = [f"{lark.markup(heads[0])} {string_value(lark, place, text, is_plain=False)}" for text in texts]
     if others:
-        options.append(f"{lark.markup(heads[1])} {json_value(lark, others, _definitions(tool), place.end)}")
+        options.append(f"{lark.markup(heads[1])} {json_value(lark, others, _definitions(tool), place)}")
     return any_of(options)
 
 

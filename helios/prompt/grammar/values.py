@@ -6,7 +6,6 @@ string that another type could be taken for is not offered beside that type.
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -14,6 +13,7 @@ from typing import Any
 
 from helios.errors import InvalidValueError
 from helios.prompt.grammar.lark import ANY_TEXT, LarkText, any_of, quoted, schema_pattern
+from helios.prompt.grammar.opaque import opaque
 
 # The first character of a text that is no JSON and no Python literal.
 _PLAIN = r"/[^-+0-9.{\[\"tfnTFN\s](.|\n)*/"
@@ -142,8 +142,11 @@ def _type_of(value: Any) -> str:
     return "array" if isinstance(value, list) else "object"
 
 
-def json_value(lark: LarkText, schemas: Sequence[Any], definitions: Mapping[str, Any], end: str) -> str:
+def json_value(lark: LarkText, schemas: Sequence[Any], definitions: Mapping[str, Any], place: ValuePlace) -> str:
     """An expression for a JSON value of one of `schemas` and the markup behind it."""
     schema = schemas[0] if len(schemas) == 1 else {"anyOf": list(schemas)}
-    used = {"$defs": dict(definitions)} if definitions and "$ref" in json.dumps(schema) else {}
-    return f"{lark.json({**schema, **used})} {lark.markup(end)}"
+    if isinstance(lark.spelling.pieces(place.end.strip())[0], str):
+        schema = opaque(schema, definitions, place.param)
+    elif definitions:
+        schema = {**schema, "$defs": dict(definitions)}
+    return f"{lark.json(schema)} {lark.markup(place.end)}"

@@ -278,3 +278,38 @@ def test_a_value_that_tags_cannot_carry_is_refused(schema: dict[str, Any], model
     with pytest.raises(InvalidValueError) as caught:
         models["function_tags-text"].grammars.compile(read_structured({"tools": [tool], "tool_choice": "required"}))
     assert caught.value.param == "tools[0].function.parameters"
+
+
+@pytest.mark.parametrize("name", ["function_tags-tokens", "argument_tags-text", "dsml-text", "frames-tokens"])
+def test_json_between_tags_of_text_holds_no_closing_tag(name: str, models: dict[str, Model]) -> None:
+    """Where closers are text, a closer in a JSON string would end the value; `<` and `/` themselves stay allowed."""
+    string, anything = {"type": "string"}, {"type": "object"}
+    shapes = {
+        "typed": (
+            {"type": "object", "properties": {"a": {"type": "array", "items": string}}, "required": ["a"]},
+            '{"a": ["X"]}',
+        ),
+        "map": ({"type": "object", "additionalProperties": {"type": "integer"}}, '{"X": 1}'),
+        "any": (anything, '{"a": {"b": ["X"]}}'),
+        "pattern": ({"type": "array", "items": {"type": "string", "pattern": "p"}}, '["pX"]'),
+        "reference": ({"type": "array", "items": {"$ref": "#/$defs/t"}}, '["X"]'),
+    }
+    for schema, document in shapes.values():
+        parameters = {"type": "object", "properties": {"v": schema}, "required": ["v"], "$defs": {"t": string}}
+        tool = {"type": "function", "function": {"name": "t", "parameters": parameters}}
+        model = models[name]
+        compiled = model.grammars.compile(read_structured({"tools": [tool], "tool_choice": "required"}), Opening.ANSWER)
+        assert compiled is not None
+        head = _HEADS[name.partition("-")[0]]
+        for text, is_taken in (("< / <b> <<x", True), ("</", False), ("a<</b", False)):
+            tokens = model.tokenizer.encode(head + document.replace("X", text), allow_special=True)
+            assert (refused_at(compiled.start(), tokens) is None) == is_taken, (schema, text)
+
+
+_HEADS = {
+    "function_tags": "<tool_call>\n<function=t>\n<parameter=v>\n",
+    "argument_tags": "<tool_call>t\n<arg_key>v</arg_key>\n<arg_value>",
+    "dsml": f'<{BAR}DSML{BAR}function_calls>\n<{BAR}DSML{BAR}invoke name="t">\n<{BAR}DSML{BAR}parameter name="v" string="false">',
+    "frames": "<|eom|><|start|>assistant to=t<|message|>"
+    '<atem:function_calls>\n<atem:invoke name="t">\n<atem:parameter name="v">',
+}
