@@ -33,11 +33,11 @@ Targets = tuple[tuple[int, ...], ...]  # for each lane, one id for each of its t
 
 
 def targets_of(lanes: Iterable[Lane]) -> Targets:
-    """The prompt token behind each token that a lane feeds; NO_TARGET behind a prompt's last, and for pending tokens."""
+    """The prompt token behind each token that a scored lane feeds; NO_TARGET behind a prompt's last, and for other lanes."""
     targets = []
     for lane in lanes:
         end = lane.position + lane.query_length
-        following = lane.sequence.request.prompt_tokens[lane.position + 1 : end + 1] if lane.is_prompt else ()
+        following = lane.sequence.request.prompt_tokens[lane.position + 1 : end + 1] if lane.is_scored else ()
         targets.append((*following, *(NO_TARGET,) * (lane.query_length - len(following))))
     return tuple(targets)
 

@@ -23,27 +23,34 @@ KINDS = {
     Operation.DECODE: RoundKind.DECODE,
     Operation.MIXED: RoundKind.MIXED,
     Operation.SNAPSHOT: RoundKind.SNAPSHOT,
+    Operation.SCORED_PREFILL: RoundKind.SCORED_PREFILL,
 }
 # Rounds of these hold every running request; the others may take several rounds for what one cannot hold.
 _WHOLE_COHORT = (Operation.DECODE, Operation.MIXED)
+_PROMPT_FEEDING = (Operation.PREFILL, Operation.MIXED, Operation.SCORED_PREFILL)
 
 
 def select_programs(contract: PreparedContract, limits: SchedulerLimits) -> PreparedContract:
     """The same contract with the graphs that `limits` need. Raises ContractError where one is missing."""
-    selected = [graph for operation in KINDS for graph in _selected(contract.graphs_of(operation), operation, limits)]
+    selected = [graph for operation in KINDS for graph in _selected(_served(contract, operation), operation, limits)]
     return dataclasses.replace(contract, graphs=tuple(sorted(selected, key=lambda graph: graph.index)))
 
 
 def program_table(contract: PreparedContract) -> ProgramTable:
     """The contract's programs as the scheduler sees them."""
-    programs: dict[RoundKind, list[ProgramShape]] = {kind: [] for kind in RoundKind}
-    for graph in contract.graphs:
-        kind = KINDS.get(graph.operation)
-        if kind is not None:
-            programs[kind].append(
-                ProgramShape(graph.index, graph.name, graph.batch_capacity, graph.packed_token_capacity)
-            )
+    programs: dict[RoundKind, list[ProgramShape]] = {}
+    for operation, kind in KINDS.items():
+        programs[kind] = [
+            ProgramShape(graph.index, graph.name, graph.batch_capacity, graph.packed_token_capacity)
+            for graph in _served(contract, operation)
+        ]
     return ProgramTable(programs)
+
+
+def _served(contract: PreparedContract, operation: Operation) -> Sequence[Graph]:
+    """The graphs of an operation. Scored programs that leave no scores, as older manifests have them, are of no use."""
+    is_useless = operation is Operation.SCORED_PREFILL and not contract.completion.scores_capacity
+    return () if is_useless else contract.graphs_of(operation)
 
 
 def _selected(graphs: Sequence[Graph], operation: Operation, limits: SchedulerLimits) -> Sequence[Graph]:
@@ -66,5 +73,5 @@ def _selected(graphs: Sequence[Graph], operation: Operation, limits: SchedulerLi
 def _most_rows(operation: Operation, n_lanes: int, limits: SchedulerLimits) -> int:
     """Packed tokens of the largest round."""
     n_decoding = n_lanes if operation in _WHOLE_COHORT else 0
-    n_prompt = limits.prefill_tokens if operation in (Operation.PREFILL, Operation.MIXED) else 0
+    n_prompt = limits.prefill_tokens if operation in _PROMPT_FEEDING else 0
     return min(n_decoding + n_prompt, n_lanes * limits.context_tokens)

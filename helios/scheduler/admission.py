@@ -110,7 +110,7 @@ class Admitter:
         """What to reuse: all that the cache has, unless parts are in host memory and computing them takes less."""
         if not sequence.request.uses_cache:
             return None
-        n_most = len(sequence.tokens) - 1
+        n_most = sequence.n_most_reused
         match = self._cache.lookup(sequence.prefix, sequence.tokens, n_most)
         n_copies = match.n_host_pages + match.n_host_rows
         if n_copies:

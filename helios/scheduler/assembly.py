@@ -55,7 +55,8 @@ def _prompt_lane(sequence: Sequence, n_tokens: int) -> Lane:
     position = sequence.n_scheduled
     is_last = position + n_tokens == sequence.n_context
     mask = sequence.mask if is_last else None
-    lane = Lane(sequence, sequence.slot, sequence.generation, True, position, n_tokens, is_last, mask)
+    is_scored = sequence.is_scored
+    lane = Lane(sequence, sequence.slot, sequence.generation, True, position, n_tokens, is_last, mask, is_scored)
     sequence.n_scheduled += n_tokens
     sequence.n_in_flight += 1
     if is_last:

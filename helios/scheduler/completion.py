@@ -36,6 +36,8 @@ def _is_plain(lane: Lane, found: LaneCompletion, vocabulary: int) -> bool:
     sequence = lane.sequence
     return (
         lane.is_sampled
+        and not lane.is_scored
+        and not found.scores
         and found.slot == lane.slot
         and found.generation == lane.generation
         and found.consumed == lane.position + lane.query_length
@@ -65,11 +67,18 @@ def _differences(lane: Lane, found: LaneCompletion, vocabulary: int) -> list[tup
         ("consumed", found.consumed, consumed),
         ("draft cursor", found.draft_cursor, NO_DRAFT_CURSOR),
         ("reserved model field", found.reserved_model, RESERVED_MODEL),
+        ("number of scores", len(found.scores), _n_scores(lane)),
     ]
     if emitted and not 0 <= found.token < vocabulary:
         fields.append(("token", found.token, f"an id below {vocabulary}"))
     fields.append(("finish", found.finish, _expected_finish(lane, found.token) if emitted else sequence.device_finish))
     return [field for field in fields if field[1] != field[2]]
+
+
+def _n_scores(lane: Lane) -> int:
+    """One for each prompt token that follows one of the lane's."""
+    n_followed = min(lane.position + lane.query_length, lane.sequence.n_prompt - 1) - lane.position
+    return n_followed if lane.is_scored else 0
 
 
 def _expected_finish(lane: Lane, token: int) -> int:

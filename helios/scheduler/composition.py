@@ -2,6 +2,7 @@
 
 It knows phases, budgets and room for pages, no programs' numbers beyond their extents. Streams that decode come first; the prompt
 tokens beside them are as many as keep the round within the gap target, so that a long prompt never stalls a running stream.
+Prompts that are scored have rounds of their own, in turn with all others.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from helios.scheduler.sequence import Phase, Sequence
 from helios.scheduler.shares import fair_shares, mixed_budget
 
 Shares = list[tuple[Sequence, int]]
+Composition = tuple[RoundKind, list[Sequence], Shares]
 
 
 class Composer:
@@ -36,9 +38,10 @@ class Composer:
         self._pressure = pressure
         self._costs = costs
         self._n_most_decoding = programs.lanes(RoundKind.DECODE)
+        self.was_scored = False  # the last round that was launched
 
-    def compose(self) -> tuple[list[Sequence], Shares]:
-        """(sequences that decode one token, prompts with their shares); all of them have pages for it."""
+    def compose(self) -> Composition:
+        """(what it is, sequences that decode one token, prompts with their shares); all of them have pages for it."""
         self._pressure.begin()
         decoding: list[Sequence] = []
         prompts: list[Sequence] = []
@@ -53,20 +56,33 @@ class Composer:
             elif sequence.phase is Phase.PREFILL:
                 prompts.append(sequence)
         if not prompts:
-            return decoding, []
-        shares = self._share(decoding, [s for s in prompts if s.phase is Phase.PREFILL])
-        # Room for a prompt may have been made by one that is younger and was chosen before.
-        return [s for s in decoding if s.phase is Phase.DECODE], [(s, n) for s, n in shares if s.phase is Phase.PREFILL]
+            return RoundKind.DECODE, decoding, []
+        turns = (self._compose_unscored, self._compose_scored)
+        for compose in turns if self.was_scored else reversed(turns):
+            kind, decoding_now, shares = compose(decoding, prompts)
+            if decoding_now or shares:
+                break
+        return kind, decoding_now, shares
 
-    def _share(self, decoding: list[Sequence], prompts: list[Sequence]) -> Shares:
-        kind = RoundKind.MIXED if decoding else RoundKind.PREFILL
-        n_decoding = len(decoding)
+    def _compose_unscored(self, decoding: list[Sequence], prompts: list[Sequence]) -> Composition:
+        unscored = [s for s in prompts if s.phase is Phase.PREFILL and not s.is_scored]
+        shares = self._share(RoundKind.MIXED if decoding else RoundKind.PREFILL, decoding, unscored)
+        # Room for a prompt may have been made by one that is younger and was chosen before.
+        decoding, shares = [s for s in decoding if s.phase is Phase.DECODE], _still_prefilling(shares)
+        return RoundKind.DECODE if not shares else RoundKind.MIXED if decoding else RoundKind.PREFILL, decoding, shares
+
+    def _compose_scored(self, decoding: list[Sequence], prompts: list[Sequence]) -> Composition:
+        scored = [s for s in prompts if s.phase is Phase.PREFILL and s.is_scored]
+        return RoundKind.SCORED_PREFILL, [], _still_prefilling(self._share(RoundKind.SCORED_PREFILL, decoding, scored))
+
+    def _share(self, kind: RoundKind, decoding: list[Sequence], prompts: list[Sequence]) -> Shares:
+        n_decoding = len(decoding) if kind is RoundKind.MIXED else 0
         prompts = prompts[: max(0, self._programs.lanes(kind) - n_decoding)]
         if not prompts:
             return []
         n_rows = self._programs.rows(kind, n_decoding + len(prompts)) - n_decoding
         budget = min(self._prefill_tokens, n_rows)
-        if decoding:
+        if n_decoding:
             budget = mixed_budget(budget, self._n_within_gap(n_decoding))
         shares: Shares = []
         wanted = fair_shares(budget, [s.n_context - s.n_scheduled for s in prompts])
@@ -83,3 +99,7 @@ class Composer:
         """Prompt tokens that measured costs allow beside so many streams."""
         decode_s = decode_round_s(self._programs, self._costs, n_decoding)
         return None if decode_s is None else self._costs.prompt_tokens_within(self._gap_s - decode_s)
+
+
+def _still_prefilling(shares: Shares) -> Shares:
+    return [(sequence, n_tokens) for sequence, n_tokens in shares if sequence.phase is Phase.PREFILL]

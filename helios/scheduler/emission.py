@@ -1,15 +1,17 @@
-"""What a newly emitted token means: the event that tells of it, and whether its request ends with it.
+"""What a newly emitted token means: the event that tells of it, and whether its request ends with it; and the scores of prompts.
 
-It knows one verified token and its request, nothing of rounds. A string stop and a constraint see each token once, in order; end
+It knows one verified lane and its request, nothing of rounds. A string stop and a constraint see each token once, in order; end
 tokens are not theirs to see.
 """
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from helios.errors import HeliosError
 from helios.scheduler.completion import DEVICE_EOS, DEVICE_LIMIT
 from helios.scheduler.request import FinishReason, Token
-from helios.scheduler.round import LaneCompletion
+from helios.scheduler.round import Lane, LaneCompletion
 from helios.scheduler.sequence import Sequence
 
 DEVICE_REASONS = {DEVICE_EOS: FinishReason.EOS, DEVICE_LIMIT: FinishReason.LIMIT}
@@ -32,6 +34,14 @@ def ending_after(sequence: Sequence, completion: LaneCompletion) -> FinishReason
     except HeliosError as error:
         return error
     return reason
+
+
+def take_scores(lane: Lane, completion: LaneCompletion) -> None:
+    """Keep the scores of a prompt's tokens, with as many candidates as were asked for. Those of an earlier stay are known."""
+    sequence = lane.sequence
+    n_candidates = sequence.request.prompt_candidates or 0
+    for score in completion.scores[len(sequence.scores) - lane.position :]:
+        sequence.scores.append(replace(score, candidates=score.candidates[:n_candidates]))
 
 
 def token_event(sequence: Sequence, completion: LaneCompletion, completed_s: float) -> Token:

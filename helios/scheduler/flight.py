@@ -87,6 +87,8 @@ class Flights:
             self._costs.observe_round(flight.round_.program.index, flight.round_.n_rows, duration_s, now_s)
             if flight.kind is RoundKind.DECODE:
                 self._count_grammar(flight)
+            elif flight.kind is RoundKind.SCORED_PREFILL:  # a token costs more there than where budgets are made for
+                self._counters.n_computed_tokens += flight.round_.n_rows
             else:
                 self._observe_prompt(flight.round_, duration_s)
         return flight

@@ -22,13 +22,14 @@ class RoundKind(enum.Enum):
     DECODE = "decode"
     MIXED = "mixed"
     SNAPSHOT = "snapshot"
+    SCORED_PREFILL = "scored_prefill"
 
 
 # How many of the smallest programs that fit a round are tried to learn what they cost.
 N_PROBED = 2
 
-# Without these a core serves, and reuses prefixes at whole pages only.
-OPTIONAL = frozenset({RoundKind.RESTORE, RoundKind.SNAPSHOT})
+# Without these a core serves: it reuses prefixes at whole pages only, and scores no prompts.
+OPTIONAL = frozenset({RoundKind.RESTORE, RoundKind.SNAPSHOT, RoundKind.SCORED_PREFILL})
 
 
 class ProgramTable:

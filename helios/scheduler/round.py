@@ -28,7 +28,8 @@ class ProgramShape:
 @dataclass(frozen=True, slots=True)
 class Lane:
     """One sequence's part of a round: `query_length` tokens from `position` on. `is_prompt`: they are prompt tokens, otherwise
-    the slot's pending token. `is_sampled`: the last of them yields a new token, under `mask` (of a TokenConstraint) if any."""
+    the slot's pending token. `is_sampled`: the last of them yields a new token, under `mask` (of a TokenConstraint) if any.
+    `is_scored`: its completion says how likely the prompt tokens behind it were."""
 
     sequence: Sequence
     slot: int
@@ -38,6 +39,7 @@ class Lane:
     query_length: int
     is_sampled: bool
     mask: NDArray[Any] | None = None
+    is_scored: bool = False
 
 
 @dataclass(frozen=True, slots=True)

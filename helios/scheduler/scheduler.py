@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from helios.cache.books import CacheBooks, prefix_key
 from helios.cache.transfer import Transfer
-from helios.errors import ContextLengthError, HeliosError, InternalError
+from helios.errors import ContextLengthError, HeliosError, InternalError, InvalidValueError
 from helios.metrics import Number
 from helios.scheduler.admission import Admitter
 from helios.scheduler.assembly import Work, assemble
@@ -23,11 +23,11 @@ from helios.scheduler.composition import Composer, Shares
 from helios.scheduler.copies import CopyBook
 from helios.scheduler.costs import CostRecord
 from helios.scheduler.counters import SchedulerCounters
-from helios.scheduler.emission import DEVICE_REASONS, ending_after, token_event
+from helios.scheduler.emission import DEVICE_REASONS, ending_after, take_scores, token_event
 from helios.scheduler.flight import Flights, Saving
 from helios.scheduler.pressure import Pressure
 from helios.scheduler.programs import ProgramTable, RoundKind
-from helios.scheduler.request import Event, Failed, Finished, FinishReason, GenerationRequest
+from helios.scheduler.request import Event, Failed, Finished, FinishReason, GenerationRequest, PromptScores
 from helios.scheduler.roster import LEAVING, Roster
 from helios.scheduler.round import Lane, LaneCompletion, ProgramShape, Round
 from helios.scheduler.saving import Saver
@@ -91,6 +91,8 @@ class Scheduler:
         n_prompt = len(request.prompt_tokens)
         if n_prompt < 1 or n_prompt >= self._limits.context_tokens:
             raise ContextLengthError(n_prompt, self._limits.context_tokens - 1)
+        if request.prompt_candidates is not None and not self._programs.lanes(RoundKind.SCORED_PREFILL):
+            raise InvalidValueError("this model's core has no program that scores prompts", param="prompt_logprobs")
         output_limit = min(request.output_limit, self._limits.context_tokens - n_prompt)
         prefix = prefix_key(self._limits.cache_identity, request.cache_salt, "", ())
         sequence = Sequence(key, self._n_arrivals, request, output_limit, prefix, self._clock())
@@ -134,16 +136,15 @@ class Scheduler:
             return None
         self._admitter.start_reloaded()
         self._admitter.admit()
-        decoding, shares = self._composer.compose()
+        kind, decoding, shares = self._composer.compose()
         if decoding or shares:
-            return self._plan_lanes(decoding, shares)
+            return self._plan_lanes(kind, decoding, shares)
         saving = self._saver.behind([])
         return self._launch(None, None, Work(), saving, is_alone=False) if saving else None
 
-    def _plan_lanes(self, decoding: List[Sequence], shares: Shares) -> Round | None:
+    def _plan_lanes(self, kind: RoundKind, decoding: List[Sequence], shares: Shares) -> Round | None:
         """A round of these. None when it needs its completion before another may follow, and one is in flight (SPEC-7, STOP-3): it
         has prompts, which change phase; the host decides one of its lanes; or what it costs is not known."""
-        kind = RoundKind.DECODE if not shares else RoundKind.MIXED if decoding else RoundKind.PREFILL
         n_lanes, n_rows = len(decoding) + len(shares), len(decoding) + sum(n for _, n in shares)
         now_s = self._clock()
         program = self._programs.choose(kind, n_lanes, n_rows, lambda p: self._costs.round_s(p.index, n_rows, now_s))
@@ -153,6 +154,7 @@ class Scheduler:
         is_alone = bool(shares) or not is_known or any(s.is_host_decided for s in decoding)
         if is_alone and self._flights:
             return None
+        self._composer.was_scored = kind is RoundKind.SCORED_PREFILL
         work = assemble(self._cache, decoding, shares)
         return self._launch(kind, program, work, self._saver.behind(work.lanes), is_alone=is_alone)
 
@@ -215,13 +217,17 @@ class Scheduler:
         if lane.is_prompt:
             self._cache.publish(sequence.held, sequence.tokens, sequence.n_consumed)
             self._roster.has_news = True
+        if completion.scores:
+            take_scores(lane, completion)
         if not completion.emitted:
             return []
         sequence.tokens.append(completion.token)
         self._counters.n_output_tokens += 1
-        token = token_event(sequence, completion, self._flights.completed_s)
+        events: list[Event] = [token_event(sequence, completion, self._flights.completed_s)]
+        if sequence.request.prompt_candidates is not None and sequence.n_emitted == 1:
+            events.insert(0, PromptScores(tuple(sequence.scores)))
         ending = ending_after(sequence, completion)
-        return [token] if ending is None else [token, self._end(sequence, ending)]
+        return events if ending is None else [*events, self._end(sequence, ending)]
 
     def _end(self, sequence: Sequence, ending: FinishReason | HeliosError) -> Finished | Failed:
         """Decide a sequence's ending, once. What the device has ended is published; slot and pages follow at the fence."""

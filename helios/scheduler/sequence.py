@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from helios.cache.holding import Holding
 from helios.errors import HeliosError, InternalError
-from helios.scheduler.request import FinishReason, GenerationRequest, Usage
+from helios.scheduler.request import FinishReason, GenerationRequest, Token, Usage
 
 Order = tuple[int, int]
 
@@ -49,7 +49,8 @@ class Sequence:
 
     `tokens`: prompt and output so far. `n_context`: how many of them this stay in a slot has to consume before it samples.
     `n_positions`: positions that its pages have room for. `page_entries`: (page index, page id) that its slot's table lacks still.
-    `mask`: what its constraint allows next. `saved_row`: the row that its last state will be saved in.
+    `mask`: what its constraint allows next. `saved_row`: the row that its last state will be saved in. `scores`: of its prompt
+    tokens from the second on, as far as they are known.
     """
 
     __slots__ = (
@@ -79,6 +80,7 @@ class Sequence:
         "prefix",
         "request",
         "saved_row",
+        "scores",
         "slot",
         "submitted_s",
         "tokens",
@@ -107,6 +109,7 @@ class Sequence:
         self.n_preemptions = 0
         self.n_sampled = 0
         self.mask: NDArray[Any] | None = None
+        self.scores: list[Token] = []
         self.phase = Phase.QUEUED
         self.ending: FinishReason | HeliosError | None = None
         self._leave_slot()
@@ -125,6 +128,16 @@ class Sequence:
         self.n_samples_scheduled = self.n_sampled
         self.n_in_flight = 0
         self.saved_row = -1
+
+    @property
+    def is_scored(self) -> bool:
+        """Whether scores of its prompt are missing: only then it takes part in scored rounds, and in no other."""
+        return self.request.prompt_candidates is not None and len(self.scores) < self.n_prompt - 1
+
+    @property
+    def n_most_reused(self) -> int:
+        """Tokens that it may take over from others: one is left to sample from, and what is not scored yet has to be computed."""
+        return len(self.scores) if self.is_scored else len(self.tokens) - 1
 
     @property
     def n_emitted(self) -> int:

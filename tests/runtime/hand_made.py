@@ -125,7 +125,7 @@ class Tenant:
         """The next `n_tokens` prompt tokens, scored; a sample behind the last of them."""
         position, self.consumed = self.consumed, self.consumed + n_tokens
         is_last = self.consumed == len(self.request.prompt_tokens)
-        lane = Lane(self.sequence, self.slot, self.generation, True, position, n_tokens, is_last)
+        lane = Lane(self.sequence, self.slot, self.generation, True, position, n_tokens, is_last, is_scored=True)
         updates = [(self.slot, index, page_id) for index, page_id in enumerate(self.pages)]
         return Round(
             self.loaded.shape(Operation.SCORED_PREFILL),

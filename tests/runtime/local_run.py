@@ -13,7 +13,15 @@ from helios.device.device import Device
 from helios.engine import Bootstrap
 from helios.runtime.model import ModelRuntime
 from helios.runtime.selection import program_table
-from helios.scheduler.request import Event, Failed, Finished, FinishReason, GenerationRequest, Token
+from helios.scheduler.request import (
+    Event,
+    Failed,
+    Finished,
+    FinishReason,
+    GenerationRequest,
+    PromptScores,
+    Token,
+)
 from helios.scheduler.scheduler import Scheduler, SchedulerLimits
 
 
@@ -22,6 +30,7 @@ class Outcome:
     """What came of one request."""
 
     tokens: list[Token] = field(default_factory=list)
+    scores: PromptScores | None = None
     ending: Finished | Failed | None = None
 
     @property
@@ -175,5 +184,9 @@ def _take(outcome: Outcome, event: Event) -> None:
     assert outcome.ending is None
     if isinstance(event, Token):
         outcome.tokens.append(event)
+    elif isinstance(event, PromptScores):
+        assert outcome.scores is None
+        assert not outcome.tokens
+        outcome.scores = event
     else:
         outcome.ending = event

@@ -33,14 +33,15 @@ HAPPENED = (
     "reload_bytes_total",
     'graph_launches_total{operation="restore"}',
     'graph_launches_total{operation="snapshot"}',
+    'graph_launches_total{operation="scored_prefill"}',
 )
 
-Answer = tuple[list[object], object]
+Answer = tuple[object, list[object], object]
 
 
 def answer_of(outcome: Outcome) -> Answer:
-    """All that a client sees of a generation, log-probabilities included; how much was reused is not part of it."""
-    return list(outcome.tokens), outcome.reason
+    """All that a client sees of a generation, with log-probabilities and the prompt's scores, but not how much was reused."""
+    return outcome.scores, list(outcome.tokens), outcome.reason
 
 
 def second_turn(request: GenerationRequest, answer: Outcome, n_new: int) -> GenerationRequest:
@@ -57,7 +58,10 @@ def roomy(default_core: Path) -> Iterator[LoadedModel]:
 
 def test_pressure_changes_no_byte_of_any_answer(roomy: LoadedModel, default_core: Path) -> None:
     """CACHE-3, CACHE-5, CACHE-6, design 7: greedy and seeded, with penalties and log-probabilities, preempted and restored."""
-    firsts = [replace(r, output_limit=r.output_limit + 30 * (i % 2)) for i, r in enumerate(make_requests(9, 12))]
+    firsts = [
+        replace(r, output_limit=r.output_limit + 30 * (i % 2), prompt_candidates=3 if i % 3 == 1 else None)
+        for i, r in enumerate(make_requests(9, 12))
+    ]
     first_outcomes = [roomy.run([request], max_active=1, frames=1)[0] for request in firsts]
     pairs = zip(firsts, first_outcomes, strict=True)
     seconds = [second_turn(request, outcome, 9) for request, outcome in pairs if len(request.prompt_tokens) < 250]

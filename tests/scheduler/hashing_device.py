@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 
 from helios.cache.books import CacheShape
 from helios.cache.transfer import Store, Transfer
-from helios.scheduler.request import GenerationRequest
+from helios.scheduler.request import GenerationRequest, Token
 from helios.scheduler.round import Lane, LaneCompletion, Round
 
 PAGE_TOKENS = 16
@@ -56,6 +56,13 @@ def next_token(history: Sequence[int], state: bytes, seed: int, mask: Sequence[i
     while mask is not None and not (int(mask[token >> 5]) >> (token & 31)) & 1:
         token = (token + 1) % VOCABULARY
     return token
+
+
+def score(history: Sequence[int], token: int) -> Token:
+    """What the model says of a token behind `history`: 20 candidates, whatever was asked."""
+    digest = hashlib.blake2b(repr((list(history), token)).encode(), digest_size=8).digest()
+    number = int.from_bytes(digest, "little")
+    return Token(token, -(number % 1000) / 100, number % 97 + 1, tuple((i, -float(i)) for i in range(20)))
 
 
 class HashingDevice:
@@ -148,7 +155,16 @@ class HashingDevice:
                 slot.pending = token
                 slot.emitted += 1
                 slot.finish = 1 if token in slot.request.eos_tokens else 2 if slot.emitted == slot.limit else 0
-        return LaneCompletion(lane.slot, lane.generation, 0, 0, emitted, slot.consumed, -1, -1, slot.finish, token)
+        numbers = (lane.slot, lane.generation, 0, 0, emitted, slot.consumed, -1, -1, slot.finish, token)
+        return LaneCompletion(*numbers, scores=self._score(slot, lane))
+
+    def _score(self, slot: _Slot, lane: Lane) -> tuple[Token, ...]:
+        if not lane.is_scored:
+            return ()
+        history = [self._read(slot, position) for position in range(slot.consumed)]
+        prompt = lane.sequence.request.prompt_tokens
+        end = min(lane.position + lane.query_length, len(prompt) - 1)
+        return tuple(score(history[: at + 1], prompt[at + 1]) for at in range(lane.position, end))
 
     def _sample(self, slot: _Slot, lane: Lane) -> int:
         assert slot.request is not None

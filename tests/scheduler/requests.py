@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from helios.errors import InvalidValueError
-from helios.scheduler.request import GenerationRequest, SamplingParameters
-from tests.scheduler.hashing_device import MASK_WORDS, VOCABULARY, fold, next_token
+from helios.scheduler.request import GenerationRequest, PromptScores, SamplingParameters
+from tests.scheduler.hashing_device import MASK_WORDS, VOCABULARY, fold, next_token, score
 
 CONTEXT = 96
 
@@ -83,6 +83,15 @@ def tokens_alone(request: GenerationRequest, context_tokens: int = CONTEXT, *, i
     return output
 
 
+def scores_alone(request: GenerationRequest) -> list[PromptScores]:
+    """The scores that come before its first token: none, or one event."""
+    n_candidates, prompt = request.prompt_candidates, request.prompt_tokens
+    if n_candidates is None:
+        return []
+    scores = [score(prompt[:at], prompt[at]) for at in range(1, len(prompt))]
+    return [PromptScores(tuple(replace(s, candidates=s.candidates[:n_candidates]) for s in scores))]
+
+
 host_stops = st.builds(StopAfter, st.integers(1, 12), st.sampled_from([7, 1000]))
 constraints = st.builds(Rule, st.integers(2, 6), st.sampled_from([3, 1000, 1000, 1000]))
 
@@ -96,4 +105,5 @@ requests = st.builds(
     host_stop=st.one_of(st.none(), st.none(), st.none(), host_stops),
     constraint=st.one_of(st.none(), st.none(), st.none(), st.none(), constraints),
     priority=st.sampled_from([0, 0, 0, 1, -1]),
+    prompt_candidates=st.sampled_from([None, None, None, 0, 3]),
 )

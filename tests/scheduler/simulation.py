@@ -6,7 +6,7 @@ from collections import deque
 
 from helios.cache.books import CacheBooks, CacheShape
 from helios.scheduler.programs import ProgramTable, RoundKind
-from helios.scheduler.request import Event, Failed, Finished, GenerationRequest, Token
+from helios.scheduler.request import Event, Failed, Finished, GenerationRequest, PromptScores, Token
 from helios.scheduler.round import ProgramShape, Round
 from helios.scheduler.scheduler import Delivery, Scheduler, SchedulerLimits
 from helios.scheduler.sequence import Sequence
@@ -22,6 +22,7 @@ def make_programs(n_slots: int, chunk: int, *, has_snapshots: bool = True) -> Pr
         RoundKind.PREFILL: [(1, chunk), (4, 2 * chunk)],
         RoundKind.DECODE: [(1, 1), (2, 2), (n_slots, n_slots)],
         RoundKind.MIXED: [(n_slots, n_slots + chunk)],
+        RoundKind.SCORED_PREFILL: [(2, 11)],
     }
     if has_snapshots:
         shapes |= {RoundKind.RESTORE: [(4, 0)], RoundKind.SNAPSHOT: [(1, 0), (3, 0)]}
@@ -150,6 +151,13 @@ class Simulation:
 
     def tokens(self, key: int) -> list[int]:
         return [event.token_id for event in self.events.get(key, []) if isinstance(event, Token)]
+
+    def scores(self, key: int) -> list[PromptScores]:
+        """Its scores, which come before its first token."""
+        events = self.events.get(key, [])
+        scores = [event for event in events if isinstance(event, PromptScores)]
+        assert scores == events[: len(scores)]
+        return scores
 
     def ending(self, key: int) -> Finished | Failed:
         endings = [event for event in self.events[key] if isinstance(event, Finished | Failed)]

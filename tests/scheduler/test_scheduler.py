@@ -8,11 +8,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from helios.errors import ContextLengthError, DeviceError, ShuttingDownError
+from helios.errors import ContextLengthError, DeviceError, InvalidValueError, ShuttingDownError
+from helios.scheduler.programs import RoundKind
 from helios.scheduler.request import Failed, Finished, FinishReason, GenerationRequest
-from tests.scheduler.hashing_device import VOCABULARY
-from tests.scheduler.requests import CONTEXT, requests, tokens_alone
-from tests.scheduler.simulation import Simulation
+from helios.scheduler.scheduler import Scheduler
+from tests.scheduler.hashing_device import VOCABULARY, score
+from tests.scheduler.requests import CONTEXT, requests, scores_alone, tokens_alone
+from tests.scheduler.simulation import Simulation, make_programs
 
 
 @settings(max_examples=200, deadline=None)
@@ -36,6 +38,7 @@ def test_every_request_gets_the_tokens_it_gets_alone(
     simulation.run()
     for key, (request, _) in enumerate(arrivals):
         assert simulation.tokens(key) == tokens_alone(request, CONTEXT)
+        assert simulation.scores(key) == scores_alone(request)
         ending = simulation.ending(key)
         if isinstance(ending, Finished):
             assert ending.usage.output_tokens == len(simulation.tokens(key))
@@ -198,6 +201,58 @@ def test_generation_that_fills_the_context_ends_with_the_limit() -> None:
     ending = simulation.ending(0)
     assert isinstance(ending, Finished)
     assert ending.reason is FinishReason.LIMIT
+
+
+def test_scored_prompts_take_turns_with_running_streams() -> None:
+    """HTTP-2: neither holds the other up."""
+    simulation = Simulation(frames=1)
+    simulation.submit(0, GenerationRequest((1, 2), 40))
+    simulation.launch()
+    simulation.retire()
+    simulation.submit(1, GenerationRequest(tuple(range(60)), 4, prompt_candidates=3))
+    kinds = []
+    while not simulation.tokens(1):
+        simulation.launch()
+        kinds.append({lane.is_scored for lane in simulation.in_flight[-1].lanes})
+        simulation.retire()
+    assert kinds == [{True}, {False}] * 5 + [{True}]  # 11 tokens a round
+    assert simulation.scores(1) == scores_alone(simulation.requests[1])
+
+
+def test_what_is_not_scored_yet_is_computed_though_it_is_cached() -> None:
+    """A reused token would have no score; what was computed for one is reused by others."""
+    simulation = Simulation()
+    plain = GenerationRequest(tuple(range(50)), 3)
+    for key, request in enumerate([plain, replace(plain, prompt_candidates=0), plain]):
+        simulation.submit(key, request)
+        simulation.run()
+    usages = [ending.usage for ending in map(simulation.ending, range(3)) if isinstance(ending, Finished)]
+    assert [usage.reused_prompt_tokens for usage in usages] == [0, 0, 49]
+    assert simulation.scores(1) == scores_alone(simulation.requests[1])
+
+
+def test_a_core_that_scores_no_prompts_says_so() -> None:
+    """RT-7: a request outside what was prepared fails admission."""
+    simulation = Simulation()
+    programs = make_programs(4, 16)
+    programs._programs[RoundKind.SCORED_PREFILL] = []
+    scheduler = Scheduler(simulation.scheduler._limits, programs, simulation.cache, simulation.clock)
+    with pytest.raises(InvalidValueError, match="no program that scores prompts"):
+        scheduler.submit(0, GenerationRequest((1, 2), 1, prompt_candidates=0))
+
+
+@pytest.mark.parametrize("change", ["lost", "extra"])
+def test_scores_that_were_not_asked_for_and_missing_ones_are_device_errors(change: str) -> None:
+    """CACHE-4."""
+    simulation = Simulation()
+    simulation.submit(0, GenerationRequest((1, 2, 3), 4, prompt_candidates=None if change == "extra" else 0))
+    round_ = simulation.scheduler.plan()
+    assert round_ is not None
+    simulation.device.launch(round_)
+    _, (completion,) = simulation.device.complete()
+    scores = (score((1,), 2),) if change == "extra" else completion.scores[1:]
+    with pytest.raises(DeviceError, match="number of scores"):
+        simulation.scheduler.retire(round_, [replace(completion, scores=scores)])
 
 
 FAULTS = [

@@ -13,7 +13,7 @@ from helios.errors import DeviceError, ShuttingDownError
 from helios.scheduler.request import Failed, Finished, FinishReason, GenerationRequest, SamplingParameters, Token
 from helios.scheduler.scheduler import Delivery
 from tests.scheduler.hashing_device import GARBAGE, PAGE_TOKENS, VOCABULARY
-from tests.scheduler.requests import CONTEXT, Rule, StopAfter, tokens_alone
+from tests.scheduler.requests import CONTEXT, Rule, StopAfter, scores_alone, tokens_alone
 from tests.scheduler.simulation import Clock, Simulation
 
 FAULTS = [
@@ -83,6 +83,7 @@ class Turmoil:
             priority=[0, 0, 0, 0, 1, -1][flavour % 6],
             cache_salt=["", "", "", "tenant"][flavour % 4],
             uses_cache=flavour % 7 != 6,
+            prompt_candidates=2 if seed % 6 == 4 else None,
         )
         key = self._n_submitted
         self._n_submitted += 1
@@ -106,6 +107,8 @@ class Turmoil:
             kind = (
                 "snapshot only"
                 if not kinds
+                else "scored"
+                if any(lane.is_scored for lane in round_.lanes)
                 else "mixed"
                 if len(kinds) == 2
                 else "prefill"
@@ -218,6 +221,7 @@ class Turmoil:
         for key, events in delivery:
             tokens = self.simulation.tokens(key)
             assert tokens == self.alone[key][: len(tokens)], f"request {key} diverged at token {len(tokens) - 1}"
+            assert self.simulation.scores(key) == (scores_alone(self.simulation.requests[key]) if tokens else [])
             if not isinstance(events[-1], Token):
                 self.live.remove(key)
                 self.histories.append(self.simulation.requests[key].prompt_tokens + tuple(tokens))
