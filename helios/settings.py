@@ -36,6 +36,7 @@ class Rule:
     choices: tuple[str, ...] = ()
     form: tuple[str, str] | None = None  # of text: a pattern, and what it describes
     is_list: bool = False
+    is_file: bool = False
     words: tuple[str, ...] = ()
 
     @property
@@ -102,11 +103,14 @@ class Settings:
     host: str = _setting("127.0.0.1", "address to listen on, or unix:PATH for a socket file", str)
     port: int = _setting(8000, "TCP port to listen on; 0 takes a free one", int, low=0, high=65535)
     tls_cert: str | None = _setting(
-        None, "PEM file of the certificate and its chain; the server then speaks HTTPS", str
+        None, "PEM file of the certificate and its chain; the server then speaks HTTPS", str, is_file=True
     )
-    tls_key: str | None = _setting(None, "PEM file of the certificate's private key", str)
+    tls_key: str | None = _setting(None, "PEM file of the certificate's private key", str, is_file=True)
     api_key_file: str | None = _setting(
-        None, "file of API keys, one a line; who has none of them gets /health, /ready and the page alone", str
+        None,
+        "file of API keys, one a line; who has none of them gets /health, /ready and the page alone",
+        str,
+        is_file=True,
     )
     key_salts: bool = _setting(False, "cached prefixes are shared among requests of the same API key only", bool)
     public_metrics: bool = _setting(False, "answer /metrics without an API key", bool)
@@ -121,7 +125,7 @@ class Settings:
         is_list=True,
     )
     tls_client_ca: str | None = _setting(
-        None, "PEM file of authorities; a client must then show a certificate of theirs", str
+        None, "PEM file of authorities; a client must then show a certificate of theirs", str, is_file=True
     )
     listen_backlog: int = _setting(1024, "connections that may wait to be accepted", int, low=1, high=65535)
     connection_limit: int = _setting(4096, "connections that may be open at once", int, low=1, high=1_000_000)

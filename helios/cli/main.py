@@ -25,6 +25,7 @@ VERBS = {
     "verify": ("helios.cli.verify", "check a core's signature and every byte"),
     "keygen": ("helios.cli.keygen", "make a signing key"),
     "bench": ("helios.cli.bench", "measure a server"),
+    "systemd": ("helios.cli.systemd", "print a unit that serves a model"),
 }
 
 
