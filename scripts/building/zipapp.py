@@ -87,7 +87,7 @@ def _fetch_wheels(project: Project, python: str) -> list[Path]:
     ]
     command += ["--only-binary=:all:", "--python-version", python, "--implementation", "cp"]
     command += [word for abi in (tag, "abi3", "none") for word in ("--abi", abi)]
-    for tag in ("manylinux2014", "manylinux_2_17", "manylinux_2_28"):
+    for tag in ("manylinux2014", "manylinux_2_17", "manylinux_2_28", "manylinux_2_31"):  # what llguidance was built for
         command += ["--platform", f"{tag}_{machine}"]
 
     def work(progress: Progress) -> str:
