@@ -55,6 +55,7 @@ class Client:
 
     channel: grpc.Channel
     engine: Any
+    target: str = ""
     metadata: tuple[tuple[str, str], ...] = ()
     trailing: dict[str, str] = field(default_factory=dict)
 
@@ -63,7 +64,7 @@ class Client:
         response, call = self.unary("Generate", GenerateResponse).with_call(
             request, timeout=DEADLINE_S, metadata=self.metadata
         )
-        self.trailing = {name: value for name, value in call.trailing_metadata() or ()}
+        self.trailing = dict(call.trailing_metadata() or ())
         check_whole(request, response)
         return response
 
@@ -71,7 +72,7 @@ class Client:
         request = request_of(prompt, **fields)
         call = self.open(request)
         responses = list(call)
-        self.trailing = {name: value for name, value in call.trailing_metadata() or ()}
+        self.trailing = dict(call.trailing_metadata() or ())
         check_stream(request, responses)
         return responses
 
@@ -140,7 +141,12 @@ class RunningGrpc:
     def client(self, **metadata: str) -> Client:
         channel = grpc.insecure_channel(self.target, [("grpc.max_receive_message_length", -1)])
         self.channels.append(channel)
-        return Client(channel, self.engine, tuple((name.replace("_", "-"), value) for name, value in metadata.items()))
+        return Client(
+            channel,
+            self.engine,
+            self.target,
+            tuple((name.replace("_", "-"), value) for name, value in metadata.items()),
+        )
 
 
 def run_grpc(engine: Any, settings: Settings) -> RunningGrpc:
