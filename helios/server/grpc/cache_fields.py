@@ -113,7 +113,7 @@ def _payload(action: inference_pb2.KVHintAction) -> dict[str, Any]:
     _check_version(action.action_version, _RETAIN_MAJOR, "kv_hints.actions.action_version")
     try:
         payload: dict[str, Any] = json_format.MessageToDict(action.payload)
-    except json_format.Error as error:  # a number that JSON does not have
+    except (json_format.Error, ValueError) as error:  # a number that JSON does not have
         raise _refusal(action, f"has a payload that is no JSON: {error}") from error
     return payload
 
