@@ -57,14 +57,11 @@ class Admitter:
 
     def _seat_in_order(self) -> bool:
         """True when it has made room, and has to be called again."""
-        roster, short = self._roster, self._pressure.first_short
+        roster = self._roster
         roster.has_news = False
         n_starting = sum(1 for s in roster.active if s.phase is not Phase.DECODE)
         n_waiting = 0
         for sequence in tuple(roster.queued):
-            if short is not None and short.order < sequence.order:  # it is waiting for those pages already
-                roster.has_news = True
-                return False
             if n_starting >= self._n_most_starting or n_waiting >= MOST_WAITING_FOR_PREFIX:
                 return False
             verdict = self._try(sequence) if roster.n_free_slots else _Verdict.WAITS_FOR_PAGES

@@ -42,7 +42,6 @@ class Composer:
 
     def compose(self) -> Composition:
         """(what it is, sequences that decode one token, prompts with their shares); all of them have pages for it."""
-        self._pressure.begin()
         decoding: list[Sequence] = []
         prompts: list[Sequence] = []
         for sequence in tuple(self._roster.active):

@@ -10,7 +10,7 @@ from __future__ import annotations
 from helios.cache.books import CacheBooks
 from helios.scheduler.copies import CopyBook
 from helios.scheduler.counters import SchedulerCounters
-from helios.scheduler.roster import ACTIVE, Roster
+from helios.scheduler.roster import Roster
 from helios.scheduler.sequence import Phase, Sequence
 
 
@@ -23,22 +23,11 @@ class Pressure:
         self._copies = copies
         self._counters = counters
         self._page_tokens = cache.shape.page_tokens
-        self._first_short: Sequence | None = None
 
     @property
     def n_available_pages(self) -> int:
         """Pages that `extend` can give out."""
         return self._cache.n_free_pages + self._cache.n_evictable_pages
-
-    @property
-    def first_short(self) -> Sequence | None:
-        """The first in order of the active sequences that got no room in the last composition."""
-        short = self._first_short
-        return short if short is not None and short.phase in ACTIVE else None
-
-    def begin(self) -> None:
-        """A composition begins: nobody is short of pages yet."""
-        self._first_short = None
 
     def room(self, sequence: Sequence, n_wanted: int, n_spared_pages: int = 0) -> int:
         """How many positions it may fill in the next round, at most `n_wanted`; they have pages then. 0: it waits for a fence, a
@@ -50,8 +39,6 @@ class Pressure:
             # Pages that count as evictable and cannot go are being copied: nobody else's help.
             is_copied = n_room > 0 and self._copies.n_under_way > 0
             if is_copied or not self._relieve(sequence):
-                if self._first_short is None or sequence.order < self._first_short.order:
-                    self._first_short = sequence
                 return 0
 
     def _n_positions_left(self, sequence: Sequence, n_spared_pages: int) -> int:

@@ -35,7 +35,7 @@ def until_preempting(simulation: Simulation) -> int:
 
 
 def test_a_sequence_that_waits_for_pages_and_is_cancelled_holds_nobody_up() -> None:
-    """Nobody enters before one that is short of pages; but it has to be there still."""
+    """SPEC-8: the pages that were given up for it are there for the others."""
     simulation = Simulation(n_slots=2, n_pages=6, n_rows=0)
     for key in range(2):
         simulation.submit(key, GenerationRequest(prompt(30, key), 60))
@@ -91,16 +91,27 @@ def test_one_request_may_fill_the_whole_cache(n_prompt: int, n_rows: int) -> Non
 def test_a_preempted_sequence_finds_its_own_pages_again() -> None:
     """CACHE-3: its complete pages are published before they are given up; tokens are delivered once, and counted once."""
     simulation = Simulation(n_slots=2, n_pages=8, n_rows=0)
-    for key in range(2):
-        simulation.submit(key, GenerationRequest(prompt(30, key), 50))
+    for key, n_output in enumerate([36, 50]):  # the first ends soon after it has taken a page of the second
+        simulation.submit(key, GenerationRequest(prompt(30, key), n_output))
     assert until_preempting(simulation) == 1
     simulation.run()
     assert simulation.statistic('readmissions_total{by="restore"}') == simulation.statistic("preemptions_total") == 1
-    for key in range(2):
+    assert simulation.statistic("computed_prompt_tokens_total") <= 30 + 30 + 18  # of 65 tokens, three pages were there
+    for key, n_output in enumerate([36, 50]):
         ending = simulation.ending(key)
         assert isinstance(ending, Finished)
         assert simulation.tokens(key) == tokens_alone(simulation.requests[key])
-        assert (ending.usage.output_tokens, ending.usage.reused_prompt_tokens) == (50, 0)
+        assert (ending.usage.output_tokens, ending.usage.reused_prompt_tokens) == (n_output, 0)
+
+
+def test_a_preempted_sequence_comes_back_when_its_whole_context_fits() -> None:
+    """It does not lose the same pages again at once: pages for its next round would be there long before."""
+    simulation = Simulation(n_slots=2, n_pages=8, n_rows=0, chunk=4)
+    simulation.submit(0, GenerationRequest(prompt(30, 0), 66))
+    simulation.submit(1, GenerationRequest(prompt(30, 1), 50, uses_cache=False))
+    simulation.run()
+    assert simulation.statistic("preemptions_total") == 1
+    assert simulation.tokens(1) == tokens_alone(simulation.requests[1])
 
 
 def test_a_string_stop_sees_each_token_once_across_a_preemption() -> None:
