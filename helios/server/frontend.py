@@ -28,9 +28,9 @@ from helios.prompt.grammar.envelope import Opening
 from helios.prompt.grammar.grammars import CompiledGrammar, Grammars
 from helios.prompt.grammar.request import StructuredRequest, ToolUse
 from helios.scheduler.request import GenerationRequest
-from helios.server.chat_request import read_chat_request
+from helios.server.chat_request import ChatRequest, read_chat_request
 from helios.server.completion_request import Prompt, read_completion_request
-from helios.server.fields import parse_body
+from helios.server.fields import Fields, parse_body
 from helios.server.options import GenerationOptions, Limits
 from helios.server.reading import Reading
 
@@ -39,6 +39,7 @@ if TYPE_CHECKING:
 
 _T = TypeVar("_T")
 _Body = TypeVar("_Body")
+ChatReader = Callable[[Fields, Limits, int], ChatRequest]
 _OPENINGS = {Phase.UNDECIDED: Opening.EITHER, Phase.REASONING: Opening.REASONING}
 
 
@@ -103,9 +104,9 @@ class Frontend:
         """`job(body)` on a preparation thread. When the caller is cancelled, a job that has not begun never will."""
         return await asyncio.get_running_loop().run_in_executor(self._threads, job, body)
 
-    def prepare_chat(self, body: bytes) -> PreparedCall:
-        """A chat request's body to generation requests."""
-        request = read_chat_request(parse_body(body), self._limits, secrets.randbits(64))
+    def prepare_chat(self, body: bytes, read: ChatReader = read_chat_request) -> PreparedCall:
+        """A chat request's body to generation requests, in the form that `read` knows."""
+        request = read(parse_body(body), self._limits, secrets.randbits(64))
         tokens = self.chat_tokens(request.conversation)
         reading = self._chat_reading(request.structured, tokens)
         opening = self._opening(reading) if request.structured.is_constrained else Opening.ANSWER
@@ -146,7 +147,7 @@ class Frontend:
 
     def plain_grammar(self, structured: StructuredRequest) -> CompiledGrammar | None:
         """The grammar of an answer to a raw prompt, None where there is none."""
-        return self._grammars.compile(structured, Opening.ANSWER)
+        return self._grammars.compile(structured, Opening.PLAIN)
 
     def _prompt_text(self, prompt: Prompt) -> str:
         return prompt if isinstance(prompt, str) else self._tokenizer.decode(prompt)
