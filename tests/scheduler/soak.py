@@ -71,7 +71,7 @@ def step(world: Turmoil, source: random.Random, arrivals: float, patience: float
             source.randrange(6),
             source.randrange(84),
         )
-    elif roll < 0.22 and source.random() < 0.25:
+    elif roll < 0.22 and source.random() < 0.08:
         world.cancel(source.randrange(20))
     elif roll < 0.24 and source.random() < 0.5:
         world.jump(source.choice([0.001, 0.05, 0.5, 5.0, 100.0]))

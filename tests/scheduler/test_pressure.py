@@ -106,7 +106,7 @@ def test_a_preempted_sequence_finds_its_own_pages_again() -> None:
 
 def test_a_preempted_sequence_comes_back_when_its_whole_context_fits() -> None:
     """It does not lose the same pages again at once: pages for its next round would be there long before."""
-    simulation = Simulation(n_slots=2, n_pages=8, n_rows=0, chunk=4)
+    simulation = Simulation(n_slots=2, n_pages=6, n_rows=0, chunk=4)
     simulation.submit(0, GenerationRequest(prompt(30, 0), 66))
     simulation.submit(1, GenerationRequest(prompt(30, 1), 50, uses_cache=False))
     simulation.run()
