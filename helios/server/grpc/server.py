@@ -36,7 +36,6 @@ _OPTIONS = (
     # Pings of clients down to every 10 s, idle or not, and no strikes for those that come a little early.
     ("grpc.keepalive_permit_without_calls", 1),
     ("grpc.http2.min_recv_ping_interval_without_data_ms", 8_000),
-    ("grpc.http2.min_ping_interval_without_data_ms", 8_000),
     ("grpc.http2.max_ping_strikes", 4),
     # A peer that vanished without a word is found in about a minute.
     ("grpc.keepalive_time_ms", 45_000),
