@@ -60,6 +60,11 @@ class OutputPipeline:
     def is_stopped(self) -> bool:
         return self.ending is Ending.STOP
 
+    @property
+    def stop(self) -> str | None:
+        """The stop string that ended the answer, None without one."""
+        return self._stream.stop
+
     def push(self, token_id: int) -> list[OutputEvent]:
         """What this token makes certain. EOS shows nothing itself, but releases what was held back."""
         if self.ending is not None:

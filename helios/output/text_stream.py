@@ -35,6 +35,11 @@ class TextStream:
         tokens, strings = self._token_stops, self._string_stops
         return (tokens is not None and tokens.is_matched) or (strings is not None and strings.is_matched)
 
+    @property
+    def stop(self) -> str | None:
+        """The stop string that was completed, None without one."""
+        return self._string_stops.matched if self._string_stops is not None and self._string_stops.is_matched else None
+
     def push(self, token_id: int) -> str:
         """The marked text that this token makes certain."""
         if self._token_stops is None:
@@ -73,6 +78,10 @@ class _MarkedStops:
     @property
     def is_matched(self) -> bool:
         return self._matcher.is_matched
+
+    @property
+    def matched(self) -> str:
+        return self._matcher.matched
 
     def push(self, marked: str) -> tuple[str, bool]:
         """Like `StopMatcher.push`, for marked text."""

@@ -1,7 +1,8 @@
 """From an admitted request body to a delivered answer, whole or streamed: the one flow of every generating endpoint.
 
-It knows no field names of an endpoint; a Shape writes them. Whatever happens, every generation is cancelled and every permit
-released when `answer` returns, and not before the reader has taken the response (HTTP-1, HTTP-2).
+It knows no field names of an endpoint: a Shape writes `choices`, and other forms deliver what `generate` began. Whatever happens,
+every generation is cancelled and every permit released when that returns, and not before the reader has taken the response (HTTP-1,
+HTTP-2).
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import secrets
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from typing import Any, Protocol
@@ -26,6 +27,7 @@ from helios.server.sse import EventStream
 from helios.server.whole_answer import Answer
 
 _Prepare = Callable[[bytes], PreparedCall]
+_Deliver = Callable[[PreparedCall, Sequence[Choice], Times | None], Awaitable[None]]
 
 
 class Shape(Protocol):
@@ -60,7 +62,17 @@ class Shape(Protocol):
 async def answer(
     services: Services, exchange: Exchange, prepare: _Prepare, make_shape: Callable[[PreparedCall], Shape]
 ) -> None:
-    """Admit, prepare, generate, deliver. Raises HeliosError while no response has started."""
+    """Generate, and deliver as `choices`."""
+
+    async def deliver(call: PreparedCall, choices: Sequence[Choice], times: Times | None) -> None:
+        delivery = _Delivery(services, exchange, make_shape(call), call, choices, times)
+        await (delivery.stream() if call.options.is_stream else delivery.whole())
+
+    await generate(services, exchange, prepare, deliver)
+
+
+async def generate(services: Services, exchange: Exchange, prepare: _Prepare, deliver: _Deliver) -> None:
+    """Admit, prepare, begin, deliver. Raises HeliosError while no response has started."""
     ingress_s = services.clock()
     with ExitStack() as held:
         held.callback(services.engine.admit().release)
@@ -69,9 +81,7 @@ async def answer(
             held.callback(services.engine.admit().release)
         is_timed = call.options.observation.has_times
         times = Times(services.origin_s, ingress_s, services.clock()) if is_timed else None
-        choices = _start(services, exchange, call, held, ingress_s)
-        delivery = _Delivery(services, exchange, make_shape(call), call, choices, times)
-        await (delivery.stream() if call.options.is_stream else delivery.whole())
+        await deliver(call, _start(services, exchange, call, held, ingress_s), times)
 
 
 def _start(

@@ -35,12 +35,19 @@ def read_chat_request(fields: Fields, limits: Limits, new_seed: int) -> ChatRequ
     options = read_options(fields, limits, limit_names=("max_completion_tokens", "max_tokens"), new_seed=new_seed)
     sampling = dataclasses.replace(options.sampling, candidates=_read_candidates(fields))
     structured = read_structured(fields.table)
+    check_form(structured, options, limits)
+    conversation = read_conversation(fields, structured)
+    return ChatRequest(conversation, structured, dataclasses.replace(options, sampling=sampling))
+
+
+def check_form(
+    structured: StructuredRequest, options: GenerationOptions, limits: Limits, *, stop_name: str = "stop"
+) -> None:
+    """What the model can call, and what cannot stand beside the answer's form."""
     if structured.tools and structured.tool_use is not ToolUse.NONE and not limits.calls_tools:
         raise InvalidValueError("this model calls no tools", hint="leave them out", param="tools")
     form_param = None if structured.answer is None else structured.answer.param
-    check_ending(options.stops, form_param, ignores_eos=options.ignores_eos)
-    conversation = read_conversation(fields, structured)
-    return ChatRequest(conversation, structured, dataclasses.replace(options, sampling=sampling))
+    check_ending(options.stops, form_param, ignores_eos=options.ignores_eos, stop_name=stop_name)
 
 
 def read_conversation(fields: Fields, structured: StructuredRequest) -> Conversation:

@@ -73,6 +73,11 @@ class Choice:
         self._n_calls_complete = 0
         self._last_reasoning: Token | None = None
 
+    @property
+    def stop(self) -> str | None:
+        """The stop string that ended the answer, None without one."""
+        return self._pipeline.stop
+
     def cancel(self) -> None:
         self._generation.cancel()
 

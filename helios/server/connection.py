@@ -20,7 +20,7 @@ from helios.server.exchange import Exchange, Headers, HttpRequest, to_json
 from helios.server.head import RequestHead, new_request_id
 from helios.server.request_reader import ReadLimits, RequestReader
 from helios.server.response_writer import ResponseWriter
-from helios.server.status import WireError, error_body, status_of
+from helios.server.status import WireError, status_of
 from helios.settings import Settings
 
 _PIPELINE_BYTES = 64 << 10  # of later requests, read ahead while one is answered
@@ -41,6 +41,9 @@ class Application(Protocol):
 
     def refused(self, error: HeliosError, request_id: str, head: RequestHead | None) -> None:
         """A request that could not be read was refused; `head` where that much was."""
+
+    def error_document(self, error: HeliosError, head: RequestHead | None) -> object:
+        """The body of a refusal, as the API that was asked writes it."""
 
 
 class Phase(enum.Enum):
@@ -226,9 +229,9 @@ class HttpConnection(asyncio.Protocol):
         """Refuse a request whose head is sound. The connection goes on when the body is short and surely comes."""
         n_bytes = self._head.body_nbytes
         if n_bytes is None or n_bytes > _SKIP_BYTES or self._head.expects_continue:
-            self._close_with(error, self._head.id, self._head.headers)
+            self._close_with(error, self._head.id, self._head)
             return
-        self._send_error(error, self._head.id, self._head.headers)
+        self._send_error(error, self._head.id, self._head)
         self._reader.skip_body()
         self._enter(Phase.SKIP)
 
@@ -237,9 +240,9 @@ class HttpConnection(asyncio.Protocol):
         head = self._reader.head
         request_id = new_request_id() if head is None else head.id
         self._application.refused(error, request_id, head)
-        self._close_with(error, request_id, {} if head is None else head.headers)
+        self._close_with(error, request_id, head)
 
-    def _close_with(self, error: HeliosError, request_id: str, headers: Mapping[str, str]) -> None:
+    def _close_with(self, error: HeliosError, request_id: str, head: RequestHead | None) -> None:
         """Answer and close.
 
         The client may still be sending. Closing with unread bytes would reset the connection and take the refusal with it,
@@ -247,17 +250,17 @@ class HttpConnection(asyncio.Protocol):
         """
         self._writer.is_last = True
         if self._writer.may_respond:
-            self._send_error(error, request_id, headers)
+            self._send_error(error, request_id, head)
         self._reader.end_request()
         self._enter(Phase.LINGER)
         if self._transport.can_write_eof():
             self._transport.write_eof()
 
-    def _send_error(self, error: HeliosError, request_id: str, headers: Mapping[str, str]) -> None:
+    def _send_error(self, error: HeliosError, request_id: str, head: RequestHead | None) -> None:
         status = status_of(error)
-        body = to_json(error_body(error))
+        body = to_json(self._application.error_document(error, head))
         fixed = (("Content-Type", "application/json"), ("Content-Length", str(len(body))))
-        common = (("X-Request-Id", request_id), *self._application.headers(headers))
+        common = (("X-Request-Id", request_id), *self._application.headers({} if head is None else head.headers))
         self._writer.send_head(status.number, (*fixed, *common, *status.headers))
         self._writer.send_body(b"" if self._reader.is_head_request else body)
         self._writer.send_end()

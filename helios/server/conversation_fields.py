@@ -26,15 +26,15 @@ def read_messages(fields: Fields) -> tuple[Message, ...]:
     values = fields.list("messages")
     if not values:
         raise fields.refuse("messages", "a list of at least one message")
-    return _named(list(_read_all(values)))
+    return with_tool_names(list(_read_all(values)))
 
 
 def _read_all(values: Sequence[Any]) -> Iterator[Message]:
     for index, value in enumerate(values):
-        yield _read_message(_object(value, f"messages[{index}]"))
+        yield _read_message(object_fields(value, f"messages[{index}]"))
 
 
-def _named(messages: Sequence[Message]) -> tuple[Message, ...]:
+def with_tool_names(messages: Sequence[Message]) -> tuple[Message, ...]:
     """Results get the name of the tool that they came from, which some templates show."""
     names: dict[str, str] = {}
     named = []
@@ -57,7 +57,7 @@ def _read_message(fields: Fields) -> Message:
         _refuse(fields, name)
     return Message(
         role=_ROLES[role],
-        content=_read_content(fields, is_optional=is_assistant),
+        content=read_content(fields, "content", is_optional=is_assistant),
         reasoning=_read_reasoning(fields) if is_assistant else None,
         tool_calls=tuple(_read_calls(fields)) if is_assistant else (),
         tool_call_id=fields.text("tool_call_id") if is_tool else None,
@@ -76,16 +76,16 @@ def _read_reasoning(fields: Fields) -> str | None:
     return next((text for text in map(fields.text, _REASONING_NAMES) if text), None)
 
 
-def _read_content(fields: Fields, *, is_optional: bool) -> str:
-    """A message's text: given whole, or as a list of text parts, which are joined."""
-    content = fields.value("content")
+def read_content(fields: Fields, name: str, *, is_optional: bool = False) -> str:
+    """The text in field `name`: given whole, or as a list of text parts, which are joined."""
+    content = fields.value(name)
     if content is None and is_optional:
         return ""
     if isinstance(content, str):
-        return fields.text("content") or ""
+        return fields.text(name) or ""
     if not isinstance(content, list):
-        raise fields.refuse("content", "text or a list of parts")
-    base = fields.param("content")
+        raise fields.refuse(name, "text or a list of parts")
+    base = fields.param(name)
     return "".join(_read_part(part, f"{base}[{index}]") for index, part in enumerate(content))
 
 
@@ -103,7 +103,7 @@ def _read_part(part: Any, param: str) -> str:
 
 def _read_calls(fields: Fields) -> Iterator[ToolCall]:
     for index, value in enumerate(fields.list("tool_calls") or []):
-        yield _read_call(_object(value, f"{fields.param('tool_calls')}[{index}]"))
+        yield _read_call(object_fields(value, f"{fields.param('tool_calls')}[{index}]"))
 
 
 def _read_call(fields: Fields) -> ToolCall:
@@ -115,10 +115,10 @@ def _read_call(fields: Fields) -> ToolCall:
     name = function.text("name")
     if not name:
         raise function.refuse("name", "the name of a function")
-    return ToolCall(fields.text("id") or "", name, _read_arguments(function))
+    return ToolCall(fields.text("id") or "", name, read_arguments(function))
 
 
-def _read_arguments(function: Fields) -> dict[str, Any]:
+def read_arguments(function: Fields) -> dict[str, Any]:
     """Arguments are JSON text of an object; no text at all is an object of nothing."""
     text = function.text("arguments")
     if not text or text.isspace():
@@ -136,7 +136,8 @@ def _read_arguments(function: Fields) -> dict[str, Any]:
     return arguments
 
 
-def _object(value: Any, param: str) -> Fields:
+def object_fields(value: Any, param: str) -> Fields:
+    """The fields of an object in a list, which stands at `param`."""
     if not isinstance(value, dict):
         raise InvalidValueError(f"{param} must be an object", param=param)
     return Fields(value, f"{param}.")

@@ -14,7 +14,7 @@ from typing import Protocol
 
 from helios.errors import HeliosError, InternalError
 from helios.server.access_log import Outcome
-from helios.server.status import error_body, status_of
+from helios.server.status import status_of
 
 Headers = Iterable[tuple[str, str]]
 _PIECE_NBYTES = 64 << 10  # what is sent before the reader is waited for
@@ -72,7 +72,7 @@ class Exchange:
                     self._wire.send_body(content[end:])
                     raise
 
-    def write_comment(self, piece: bytes) -> None:
+    def write_filler(self, piece: bytes) -> None:
         """Send filler without waiting, or not at all while something is being sent."""
         if not self._turn.locked():
             self._wire.send_body(piece)
@@ -91,10 +91,10 @@ class Exchange:
     async def respond_json(self, document: object, status: int = 200, headers: Headers = ()) -> None:
         await self.respond(status, to_json(document), "application/json", headers)
 
-    async def respond_error(self, error: HeliosError) -> None:
-        """The OpenAI error object under the error's own status."""
+    async def respond_error(self, error: HeliosError, document: object) -> None:
+        """`document`, which tells of the error, under the error's own status."""
         status = status_of(error)
-        await self.respond_json(error_body(error), status.number, status.headers)
+        await self.respond_json(document, status.number, status.headers)
 
 
 def to_json(document: object) -> bytes:

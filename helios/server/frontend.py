@@ -15,7 +15,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, TypeVar
 
 from helios.contract.enums import ReasoningSyntax, ToolSyntax
-from helios.errors import ContextLengthError
+from helios.errors import ContextLengthError, InvalidValueError
 from helios.output.opening import open_answer
 from helios.output.parser import AnswerParser
 from helios.output.pipeline import OutputPipeline, host_stop
@@ -36,6 +36,9 @@ from helios.server.reading import Reading
 
 if TYPE_CHECKING:
     from helios.engine import Engine
+
+# Of one body: prompt tokens, each with its alternatives. Presenting so many takes 0.4 s of the loop and 10 MB.
+MAX_PROMPT_SCORES = 1 << 17
 
 _T = TypeVar("_T")
 _Body = TypeVar("_Body")
@@ -111,7 +114,9 @@ class Frontend:
         reading = self._chat_reading(request.structured, tokens)
         opening = self._opening(reading) if request.structured.is_constrained else Opening.ANSWER
         grammar = self._grammars.compile(request.structured, opening)
-        requests = self._requests([tokens], request.options, grammar, self._syntax_of(reading))
+        first, *others = self._requests([tokens], request.options, grammar, self._syntax_of(reading))
+        requests = (first, *(replace(other, prompt_candidates=None) for other in others))  # their prompt is the same
+        _check_scores(requests, "prompt_logprobs")
         return PreparedCall(
             request.options,
             requests,
@@ -126,9 +131,11 @@ class Frontend:
         grammar = self.plain_grammar(request.structured)
         prompts = [self.prompt_tokens(prompt) for prompt in request.prompts]
         texts = [self._prompt_text(prompt) for prompt in request.prompts for _ in range(request.options.n_choices)]
+        requests = self._requests(prompts, request.options, grammar, None)
+        _check_scores(requests, "echo" if request.echoes else "prompt_logprobs")
         return PreparedCall(
             request.options,
-            self._requests(prompts, request.options, grammar, None),
+            requests,
             Reading(is_structured=grammar is not None, is_silent=request.is_echo_only),
             echoes=tuple(texts) if request.echoes else (),
             n_echoed_silently=len(self._bos_tokens) if isinstance(request.prompts[0], str) else 0,
@@ -233,4 +240,19 @@ class Frontend:
             cache_salt=options.cache_salt,
             is_timed=options.observation.has_times,
             prompt_candidates=options.n_prompt_candidates,
+        )
+
+
+def _check_scores(requests: Sequence[GenerationRequest], param: str) -> None:
+    """Raise InvalidValueError where more would be told of prompts than one response should hold."""
+    n_scores = sum(
+        len(request.prompt_tokens) * (1 + request.prompt_candidates)
+        for request in requests
+        if request.prompt_candidates is not None
+    )
+    if n_scores > MAX_PROMPT_SCORES:
+        raise InvalidValueError(
+            f"{n_scores:,} log-probabilities of prompt tokens are asked for, the limit is {MAX_PROMPT_SCORES:,}",
+            hint="ask for fewer alternatives, choices or prompts",
+            param=param,
         )

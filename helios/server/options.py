@@ -78,15 +78,18 @@ class GenerationOptions:
         return (self.sampling.seed + choice) & _SEED_BITS
 
 
-def read_options(fields: Fields, limits: Limits, *, limit_names: tuple[str, ...], new_seed: int) -> GenerationOptions:
-    """The options in a request body. `limit_names` are the fields that bound the output, the preferred one first."""
+def read_options(
+    fields: Fields, limits: Limits, *, limit_names: tuple[str, ...], new_seed: int, stop_name: str = "stop"
+) -> GenerationOptions:
+    """The options in a request body. `limit_names` are the fields that bound the output, the preferred one first; `stop_name` is
+    the field of string stops."""
     _check_model(fields, limits)
     output_limits = [fields.integer(name, 1, _ANY_COUNT) for name in limit_names]
     return GenerationOptions(
         sampling=_read_sampling(fields, limits, new_seed),
         output_limit=next((limit for limit in output_limits if limit is not None), None),
         n_choices=fields.integer("n", 1, MAX_CHOICES) or 1,
-        stops=read_stops(fields, limits.vocabulary),
+        stops=read_stops(fields, limits.vocabulary, stop_name),
         ignores_eos=fields.boolean("ignore_eos"),
         is_stream=fields.boolean("stream"),
         observation=read_observation(fields),

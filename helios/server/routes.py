@@ -21,7 +21,7 @@ from helios.server.openai_chat import create_chat_completion
 from helios.server.openai_completions import create_completion
 from helios.server.page import show_page
 from helios.server.services import Services
-from helios.server.status import WireError, status_of
+from helios.server.status import WireError, error_body, status_of
 from helios.server.tokenize import detokenize, tokenize
 
 _LOG = logging.getLogger(__name__)
@@ -31,13 +31,14 @@ Endpoint = Callable[[Services, Exchange], Awaitable[None]]
 @dataclass(frozen=True, slots=True)
 class Route:
     """`path` ending in a slash matches everything below it, but "/" itself alone. GET routes answer HEAD as well; what generates
-    needs a permit, and what is not public a key."""
+    needs a permit, and what is not public a key. `error_body` is the API's way to tell of an error."""
 
     method: str
     path: str
     endpoint: Endpoint
     is_generating: bool = False
     is_public: bool = False
+    error_body: Callable[[HeliosError], Mapping[str, object]] = error_body
 
     def matches(self, path: str) -> bool:
         if self.path.endswith("/") and self.path != "/":
@@ -116,6 +117,10 @@ class RoutedApplication:
         method, path = ("-", "-") if head is None else (head.method, head.path)
         log_request(request_id, method, path, status, None, {"error": error.code})
 
+    def error_document(self, error: HeliosError, head: RequestHead | None) -> object:
+        """The body of a refusal, as the API that was asked writes it."""
+        return _error_document(() if head is None else _matching(head.path), error)
+
     async def _answer(self, exchange: Exchange, matching: Sequence[Route]) -> None:
         request = exchange.request
         try:
@@ -124,22 +129,22 @@ class RoutedApplication:
             else:
                 await _chosen(matching, request.method, request.path).endpoint(self._services, exchange)
         except HeliosError as error:
-            await self._fail(exchange, error)
+            await self._fail(exchange, matching, error)
         except Exception:
             _LOG.exception("request %s failed", request.id)
-            await self._fail(exchange, InternalError("the server failed while it answered"))
+            await self._fail(exchange, matching, InternalError("the server failed while it answered"))
 
     async def _answer_preflight(self, exchange: Exchange, matching: Sequence[Route]) -> None:
         methods = [name for route in matching for name in route.methods]
         exchange.start(204, self._cross_origin.preflight_headers(exchange.request.headers, methods))
         await exchange.finish()
 
-    async def _fail(self, exchange: Exchange, error: HeliosError) -> None:
+    async def _fail(self, exchange: Exchange, matching: Sequence[Route], error: HeliosError) -> None:
         exchange.outcome.error_code = error.code
         if isinstance(error, InternalError):
             _LOG.error("request %s failed: %s", exchange.request.id, error)
         if exchange.status is None:
-            await exchange.respond_error(error)
+            await exchange.respond_error(error, _error_document(matching, error))
 
     def _count(self, route: str, status: str) -> None:
         self._services.metrics.requests.labels(route, status).inc()
@@ -151,6 +156,10 @@ def _matching(path: str) -> list[Route]:
 
 def _label(matching: Sequence[Route]) -> str:
     return matching[0].path if matching else "unknown"
+
+
+def _error_document(matching: Sequence[Route], error: HeliosError) -> object:
+    return (matching[0].error_body if matching else error_body)(error)
 
 
 def _chosen(matching: Sequence[Route], method: str, path: str) -> Route:

@@ -1,14 +1,17 @@
 """Server-sent events over one exchange.
 
-It knows framing, the closing `[DONE]` and the one error event (HTTP-3); it knows no endpoint. After the headers an error
-cannot be a status any more, so it becomes the last event, and then there is no `[DONE]`.
+It knows framing, how a stream closes and the one error event (HTTP-3); it knows no endpoint, whose Dialect it speaks. After the
+headers an error cannot be a status any more, so it becomes the last event, and then there is no `[DONE]`.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from types import TracebackType
+from typing import Any
 
 from helios.errors import HeliosError, InternalError
 from helios.server.exchange import Exchange, to_json
@@ -18,15 +21,30 @@ _LOG = logging.getLogger(__name__)
 _HEADERS = (("Cache-Control", "no-cache"), ("X-Accel-Buffering", "no"))
 
 
+@dataclass(frozen=True, slots=True)
+class Dialect:
+    """How the events of an API are framed. `closing` ends a stream that went well; with `names_events` each event is named by the
+    `type` of its document."""
+
+    error: Callable[[HeliosError], Mapping[str, Any]] = error_body
+    ping: bytes = b": ping\n\n"
+    closing: bytes = b"data: [DONE]\n\n"
+    names_events: bool = False
+
+
+_DIALECT = Dialect()
+
+
 class EventStream:
     """`async with EventStream(exchange, ping_interval_s) as stream: await stream.send({...})`.
 
-    Each send waits until the reader's socket has taken the event. A comment is sent after `ping_interval_s` of silence, so that
+    Each send waits until the reader's socket has taken the event. A ping is sent after `ping_interval_s` of silence, so that
     proxies keep the connection while a long prompt is read.
     """
 
-    def __init__(self, exchange: Exchange, ping_interval_s: float) -> None:
+    def __init__(self, exchange: Exchange, ping_interval_s: float, dialect: Dialect = _DIALECT) -> None:
         self._exchange = exchange
+        self._dialect = dialect
         self._ping_interval_s = ping_interval_s
         self._loop = asyncio.get_running_loop()
         self._last_sent_s = 0.0
@@ -38,18 +56,20 @@ class EventStream:
         self._schedule_ping()
         return self
 
-    async def send(self, document: object) -> None:
+    async def send(self, document: Mapping[str, Any]) -> None:
         """One event with a JSON document as its data."""
-        await self._send(to_json(document))
+        name = b"event: %b\n" % document["type"].encode() if self._dialect.names_events else b""
+        await self._send(b"%bdata: %b\n\n" % (name, to_json(document)))
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> bool:
-        """End the stream: `[DONE]`, or one error event. A cancelled exchange has nobody to tell."""
+        """End the stream: as the API closes one, or with one error event. A cancelled exchange has nobody to tell."""
         if self._ping_timer is not None:
             self._ping_timer.cancel()
         if error is None:
-            await self._send(b"[DONE]")
+            if self._dialect.closing:
+                await self._send(self._dialect.closing)
         elif isinstance(error, HeliosError):
             await self._send_error(error)
         elif isinstance(error, Exception):
@@ -62,11 +82,11 @@ class EventStream:
 
     async def _send_error(self, error: HeliosError) -> None:
         self._exchange.outcome.error_code = error.code
-        await self.send(error_body(error))
+        await self.send(self._dialect.error(error))
 
-    async def _send(self, data: bytes) -> None:
+    async def _send(self, event: bytes) -> None:
         self._last_sent_s = self._loop.time()
-        await self._exchange.write(b"data: %b\n\n" % data)
+        await self._exchange.write(event)
 
     def _schedule_ping(self) -> None:
         self._ping_timer = self._loop.call_at(self._last_sent_s + self._ping_interval_s, self._ping)
@@ -74,5 +94,5 @@ class EventStream:
     def _ping(self) -> None:
         if self._loop.time() >= self._last_sent_s + self._ping_interval_s:
             self._last_sent_s = self._loop.time()
-            self._exchange.write_comment(b": ping\n\n")
+            self._exchange.write_filler(self._dialect.ping)
         self._schedule_ping()

@@ -33,42 +33,46 @@ class StopRules:
         return (*((token_id,) for token_id in self.token_ids), *self.sequences)
 
 
-def read_stops(fields: Fields, vocabulary: int) -> StopRules:
-    """The stops in a request body."""
-    rules = StopRules(_read_strings(fields), _read_stop_tokens(fields, vocabulary), _read_sequences(fields, vocabulary))
+def read_stops(fields: Fields, vocabulary: int, stop_name: str = "stop") -> StopRules:
+    """The stops in a request body; string stops are in field `stop_name`."""
+    rules = StopRules(
+        _read_strings(fields, stop_name), _read_stop_tokens(fields, vocabulary), _read_sequences(fields, vocabulary)
+    )
     if rules.strings and rules.token_sequences:
         name = "stop_token_ids" if rules.token_ids else "stop_token_sequences"
-        raise InvalidValueError(f"stop cannot be combined with {name}", hint="use one of them", param="stop")
+        raise InvalidValueError(f"{stop_name} cannot be combined with {name}", hint="use one of them", param=stop_name)
     return rules
 
 
-def check_ending(rules: StopRules, form_param: str | None, *, ignores_eos: bool) -> None:
+def check_ending(rules: StopRules, form_param: str | None, *, ignores_eos: bool, stop_name: str = "stop") -> None:
     """What cannot stand beside structured output, which the field `form_param` asks for: string stops (STOP-1), since the form ends
     the answer, and no end at all."""
     if form_param is None:
         return
     name = form_param.partition(".")[0]
     if rules.strings:
-        raise InvalidValueError(f"stop cannot be combined with {name}", hint="the form ends the answer", param="stop")
+        raise InvalidValueError(
+            f"{stop_name} cannot be combined with {name}", hint="the form ends the answer", param=stop_name
+        )
     if ignores_eos:
         raise InvalidValueError(
             f"ignore_eos cannot be combined with {name}", hint="the form ends the answer", param="ignore_eos"
         )
 
 
-def _read_strings(fields: Fields) -> tuple[str, ...]:
+def _read_strings(fields: Fields, name: str) -> tuple[str, ...]:
     """STOP-1: null, one nonempty string, or up to four totalling at most 4096 UTF-8 bytes; an empty list disables."""
-    value = fields.value("stop")
+    value = fields.value(name)
     stops = [value] if isinstance(value, str) else [] if value is None else value
     if (
         not isinstance(stops, list)
         or len(stops) > MAX_STOPS
         or not all(isinstance(stop, str) and stop for stop in stops)
     ):
-        raise fields.refuse("stop", f"a nonempty text or a list of at most {MAX_STOPS} of them")
-    n_bytes = sum(len(checked_text(stop, "stop").encode()) for stop in stops)
+        raise fields.refuse(name, f"a nonempty text or a list of at most {MAX_STOPS} of them")
+    n_bytes = sum(len(checked_text(stop, name).encode()) for stop in stops)
     if n_bytes > MAX_STOP_BYTES:
-        raise InvalidValueError(f"stop has {n_bytes:,} bytes, the limit is {MAX_STOP_BYTES:,}", param="stop")
+        raise InvalidValueError(f"{name} has {n_bytes:,} bytes, the limit is {MAX_STOP_BYTES:,}", param=name)
     return tuple(stops)
 
 

@@ -42,16 +42,25 @@ def read_prompt_ending(fields: Fields, messages: tuple[Message, ...]) -> PromptE
 
 
 def _read_variables(fields: Fields) -> dict[str, Any]:
-    """Effort is told by name; "none" also under the names by which templates switch reasoning off."""
-    effort = fields.text("reasoning_effort")
-    if effort is not None and effort not in EFFORTS:
-        raise fields.refuse("reasoning_effort", "one of " + ", ".join(EFFORTS))
+    variables = read_effort(fields, "reasoning_effort")
     given = fields.object("chat_template_kwargs")
-    variables: dict[str, Any] = {} if effort is None else {"reasoning_effort": effort}
-    if effort == "none":
-        variables |= {"enable_thinking": False, "thinking": False}
     if given is not None:
         for name in given.table:
             checked_text(name, "chat_template_kwargs")
         variables |= given.table
     return variables
+
+
+def read_effort(fields: Fields, name: str) -> dict[str, Any]:
+    """Effort is told to templates by name; "none" also under the names by which they switch reasoning off."""
+    effort = fields.text(name)
+    if effort is None:
+        return {}
+    if effort not in EFFORTS:
+        raise fields.refuse(name, "one of " + ", ".join(EFFORTS))
+    return {"reasoning_effort": effort} | (thinking_variables(False) if effort == "none" else {})
+
+
+def thinking_variables(is_wanted: bool) -> dict[str, Any]:
+    """The names by which templates switch reasoning on and off."""
+    return {"enable_thinking": is_wanted, "thinking": is_wanted}

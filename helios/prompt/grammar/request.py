@@ -89,8 +89,8 @@ def read_structured(body: Mapping[str, Any]) -> StructuredRequest:
     answers = [form for form in (_response_format(body), _structured_outputs(body)) if form is not None]
     if len(answers) == 2:
         raise _refusal("structured_outputs", "cannot be given beside a response_format that is not text")
-    tools = _tools(body.get("tools"))
-    tool_use, named = _tool_choice(body.get("tool_choice"), tools)
+    tools = read_tools(body.get("tools"), _chat_tool)
+    tool_use, named = read_tool_choice(body.get("tool_choice"), tools)
     is_parallel = body.get("parallel_tool_calls")
     if is_parallel is not None and not isinstance(is_parallel, bool):
         raise _refusal("parallel_tool_calls", "must be true or false")
@@ -216,39 +216,43 @@ _READERS: Mapping[str, tuple[Form, Callable[[Any, str], Any]]] = {
 }
 
 
-def _tools(value: Any) -> tuple[Tool, ...]:
+def read_tools(value: Any, read: Callable[[Mapping[str, Any], str], Tool]) -> tuple[Tool, ...]:
+    """The `tools` of a body. `read` makes one of an object, given its place."""
     if value is None:
         return ()
     if not isinstance(value, list) or len(value) > MAX_TOOLS:
         raise _refusal("tools", f"must be a list of at most {MAX_TOOLS} functions")
-    tools = tuple(_tool(each, f"tools[{index}]") for index, each in enumerate(value))
+    tools = tuple(read(_object(each, f"tools[{index}]"), f"tools[{index}]") for index, each in enumerate(value))
     names: set[str] = set()
-    for index, tool in enumerate(tools):
+    for tool in tools:
         if tool.name in names:
-            raise _refusal(f"tools[{index}].function.name", f"is {tool.name!r} for the second time")
+            place = tool.param.rpartition(".")[0]
+            raise _refusal(f"{place}.name", f"is {tool.name!r} for the second time")
         names.add(tool.name)
     return tools
 
 
-def _tool(value: Any, place: str) -> Tool:
-    table = _object(value, place)
+def _chat_tool(table: Mapping[str, Any], place: str) -> Tool:
     if table.get("type") != "function":
         raise _refusal(f"{place}.type", "must be 'function'")
-    function = _object(table.get("function"), f"{place}.function")
+    return read_tool(_object(table.get("function"), f"{place}.function"), f"{place}.function")
+
+
+def read_tool(function: Mapping[str, Any], place: str, schema_name: str = "parameters") -> Tool:
+    """The function described by an object of the body. `schema_name` is its field for the schema of the arguments."""
     name = function.get("name")
     if not isinstance(name, str) or not _TOOL_NAME.fullmatch(name):
-        raise _refusal(
-            f"{place}.function.name", "must be 1 to 128 letters, digits, underscores, dots, colons or hyphens"
-        )
+        raise _refusal(f"{place}.name", "must be 1 to 128 letters, digits, underscores, dots, colons or hyphens")
     strict = function.get("strict")
     if strict is not None and not isinstance(strict, bool):
-        raise _refusal(f"{place}.function.strict", "must be true or false")
-    param = f"{place}.function.parameters"
-    parameters = function.get("parameters")
+        raise _refusal(f"{place}.strict", "must be true or false")
+    param = f"{place}.{schema_name}"
+    parameters = function.get(schema_name)
     return Tool(name, None if parameters is None else _object(parameters, param), strict is True, param)
 
 
-def _tool_choice(value: Any, tools: tuple[Tool, ...]) -> tuple[ToolUse, str | None]:
+def read_tool_choice(value: Any, tools: tuple[Tool, ...]) -> tuple[ToolUse, str | None]:
+    """Whether tools may or must be called, and the one that must; `value` as chat has it."""
     if value is None or value == "auto":
         return (ToolUse.AUTO if tools else ToolUse.NONE), None
     if value == "none":
