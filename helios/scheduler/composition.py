@@ -67,22 +67,24 @@ class Composer:
         unscored = [s for s in prompts if s.phase is Phase.PREFILL and not s.is_scored]
         shares = self._share(RoundKind.MIXED if decoding else RoundKind.PREFILL, decoding, unscored)
         # Room for a prompt may have been made by one that is younger and was chosen before.
-        decoding, shares = [s for s in decoding if s.phase is Phase.DECODE], _still_prefilling(shares)
-        return RoundKind.DECODE if not shares else RoundKind.MIXED if decoding else RoundKind.PREFILL, decoding, shares
+        still_decoding, shares = [s for s in decoding if s.phase is Phase.DECODE], _still_prefilling(shares)
+        kind = RoundKind.DECODE if not shares else RoundKind.MIXED if decoding else RoundKind.PREFILL
+        return kind, still_decoding, shares
 
     def _compose_scored(self, decoding: list[Sequence], prompts: list[Sequence]) -> Composition:
         scored = [s for s in prompts if s.phase is Phase.PREFILL and s.is_scored]
         return RoundKind.SCORED_PREFILL, [], _still_prefilling(self._share(RoundKind.SCORED_PREFILL, decoding, scored))
 
     def _share(self, kind: RoundKind, decoding: list[Sequence], prompts: list[Sequence]) -> Shares:
-        n_decoding = len(decoding) if kind is RoundKind.MIXED else 0
-        prompts = prompts[: max(0, self._programs.lanes(kind) - n_decoding)]
+        """Prompts and their tokens. `decoding` streams are in the round too, or wait for it to end where it is a scored one."""
+        n_beside = len(decoding) if kind is RoundKind.MIXED else 0
+        prompts = prompts[: max(0, self._programs.lanes(kind) - n_beside)]
         if not prompts:
             return []
-        n_rows = self._programs.rows(kind, n_decoding + len(prompts)) - n_decoding
+        n_rows = self._programs.rows(kind, n_beside + len(prompts)) - n_beside
         budget = min(self._prefill_tokens, n_rows)
-        if n_decoding:
-            budget = mixed_budget(budget, self._n_within_gap(n_decoding))
+        if decoding:
+            budget = mixed_budget(budget, self._n_within_gap(kind, len(decoding)))
         shares: Shares = []
         wanted = fair_shares(budget, [s.n_context - s.n_scheduled for s in prompts])
         for sequence, n_wanted in zip(prompts, wanted, strict=True):
@@ -94,10 +96,12 @@ class Composer:
                 shares.append((sequence, n_tokens))
         return shares
 
-    def _n_within_gap(self, n_decoding: int) -> int | None:
-        """Prompt tokens that measured costs allow beside so many streams."""
+    def _n_within_gap(self, kind: RoundKind, n_decoding: int) -> int | None:
+        """Prompt tokens that measured costs allow between two tokens of so many streams."""
         decode_s = decode_round_s(self._programs, self._costs, n_decoding)
-        return None if decode_s is None else self._costs.prompt_tokens_within(self._gap_s - decode_s)
+        if decode_s is None:
+            return None
+        return self._costs.prompt_tokens_within(self._gap_s - decode_s, is_scored=kind is RoundKind.SCORED_PREFILL)
 
 
 def _still_prefilling(shares: Shares) -> Shares:

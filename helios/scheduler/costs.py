@@ -46,6 +46,7 @@ class CostRecord:
     def __init__(self) -> None:
         self._costs: dict[tuple[int, int], _Cost] = {}
         self._prompt = _Rate()
+        self._scored = _Rate()
         self._reload = _Rate()
 
     # -- rounds
@@ -76,18 +77,18 @@ class CostRecord:
 
     # -- prompt tokens
 
-    def observe_prompt(self, n_tokens: int, duration_s: float) -> None:
-        """`n_tokens` prompt tokens made a round longer by `duration_s`."""
-        self._prompt.observe(max(0.0, duration_s), n_tokens)
+    def observe_prompt(self, n_tokens: int, duration_s: float, *, is_scored: bool = False) -> None:
+        """`n_tokens` prompt tokens made a round longer by `duration_s`. Scored ones take longer and are counted apart."""
+        (self._scored if is_scored else self._prompt).observe(max(0.0, duration_s), n_tokens)
 
     def prompt_s(self, n_tokens: int) -> float | None:
         """What computing so many prompt tokens takes; None while unknown."""
         token_s = self._prompt.unit_s
         return None if token_s is None else n_tokens * token_s
 
-    def prompt_tokens_within(self, duration_s: float) -> int | None:
+    def prompt_tokens_within(self, duration_s: float, *, is_scored: bool = False) -> int | None:
         """How many prompt tokens fit in `duration_s`; None while their cost is unknown."""
-        token_s = self._prompt.unit_s
+        token_s = (self._scored if is_scored else self._prompt).unit_s
         if not token_s:
             return None
         return max(0, int(duration_s / token_s))

@@ -87,10 +87,8 @@ class Flights:
             self._costs.observe_round(flight.round_.program.index, flight.round_.n_rows, duration_s, now_s)
             if flight.kind is RoundKind.DECODE:
                 self._count_grammar(flight)
-            elif flight.kind is RoundKind.SCORED_PREFILL:  # a token costs more there than where budgets are made for
-                self._counters.n_computed_tokens += flight.round_.n_rows
             else:
-                self._observe_prompt(flight.round_, duration_s)
+                self._observe_prompt(flight, duration_s)
         return flight
 
     def _count_grammar(self, flight: Flight) -> None:
@@ -98,14 +96,15 @@ class Flights:
             n_constrained = sum(1 for x in flight.round_.lanes if x.sequence.request.constraint is not None)
             self._counters.n_mixed_grammar_steps += 0 < n_constrained < len(flight.round_.lanes)
 
-    def _observe_prompt(self, round_: Round, duration_s: float) -> None:
+    def _observe_prompt(self, flight: Flight, duration_s: float) -> None:
         """Of a mixed round, what its streams would have taken alone does not count."""
-        n_decoding = sum(1 for lane in round_.lanes if not lane.is_prompt)
-        n_tokens = round_.n_rows - n_decoding
+        n_decoding = sum(1 for lane in flight.round_.lanes if not lane.is_prompt)
+        n_tokens = flight.round_.n_rows - n_decoding
         self._counters.n_computed_tokens += n_tokens
         decode_s = decode_round_s(self._programs, self._costs, n_decoding)
         if decode_s is not None:
-            self._costs.observe_prompt(n_tokens, duration_s - decode_s)
+            is_scored = flight.kind is RoundKind.SCORED_PREFILL
+            self._costs.observe_prompt(n_tokens, duration_s - decode_s, is_scored=is_scored)
 
 
 def decode_round_s(programs: ProgramTable, costs: CostRecord, n_lanes: int) -> float | None:
