@@ -1,7 +1,7 @@
 """One choice of an answer: a running generation seen as growing text, reasoning and calls.
 
 It knows engine events and the output pipeline, no JSON. Every choice ends with exactly one Delta that has a finish reason, or
-with the error of its Failed event.
+with an error, which is raised once everything before it was given out.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
 
-from helios.errors import InternalError, ShuttingDownError
+from helios.errors import HeliosError, InternalError, ShuttingDownError
 from helios.output.events import (
     ContentDelta,
     Ending,
@@ -72,6 +72,7 @@ class Choice:
         self._n_calls_begun = 0
         self._n_calls_complete = 0
         self._last_reasoning: Token | None = None
+        self._error: HeliosError | None = None
 
     @property
     def stop(self) -> str | None:
@@ -83,6 +84,8 @@ class Choice:
 
     async def next_delta(self) -> Delta:
         """What the next batch of events makes visible; possibly nothing, while text is held back."""
+        if self._error is not None:
+            raise self._error
         tokens: list[Token] = []
         parts: list[Part] = []
         scores: PromptScores | None = None
@@ -92,11 +95,13 @@ class Choice:
                 parts += self._push(event)
             elif isinstance(event, PromptScores):
                 scores = event
-            elif isinstance(event, Failed):
-                raise event.error
+            elif error := self._error_of(event):
+                self._error = error
             else:
                 parts += self._finish(event)
                 return self._delta(tokens, parts, scores, self._finish_reason())
+        if self._error is not None and not tokens and scores is None:
+            raise self._error
         return self._delta(tokens, parts, scores, None)
 
     def _delta(
@@ -111,11 +116,17 @@ class Choice:
             self._attribution.push(token)
         return self._parts(self._pipeline.push(token.token_id))
 
-    def _finish(self, event: Finished) -> list[Part]:
+    def _error_of(self, event: Finished | Failed) -> HeliosError | None:
+        """What an ending is to the client that did not ask for it, None for a good one."""
+        if isinstance(event, Failed):
+            return event.error
         if event.reason is FinishReason.CANCELLED:
-            raise ShuttingDownError
+            return ShuttingDownError()
         if event.reason is FinishReason.STOP and not self._pipeline.is_stopped:
-            raise InternalError("the model worker saw a stop that the presentation did not")
+            return InternalError("the model worker saw a stop that the presentation did not")
+        return None
+
+    def _finish(self, event: Finished) -> list[Part]:
         self.usage = replace(event.usage, output_tokens=0) if self._reading.is_silent else event.usage
         if self._attribution is not None:
             self._attribution.finish()
