@@ -22,7 +22,7 @@ def make_programs(n_slots: int, chunk: int, *, has_snapshots: bool = True) -> Pr
         RoundKind.PREFILL: [(1, chunk), (4, 2 * chunk)],
         RoundKind.DECODE: [(1, 1), (2, 2), (n_slots, n_slots)],
         RoundKind.MIXED: [(n_slots, n_slots + chunk)],
-        RoundKind.SCORED_PREFILL: [(2, max(11, chunk))],
+        RoundKind.SCORED_PREFILL: [(2, 11 if chunk < 40 else chunk)],
     }
     if has_snapshots:
         shapes |= {RoundKind.RESTORE: [(4, 0)], RoundKind.SNAPSHOT: [(1, 0), (3, 0)]}
