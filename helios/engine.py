@@ -156,7 +156,7 @@ class Engine:
         self.tokenizer = bootstrap.tokenizer
         self.chat_template = bootstrap.chat_template
         self.frontend = contract.frontend
-        self.scores_prompts = False  # until the scheduler plans scored prefills
+        self.scores_prompts = scheduler.scores_prompts
         self.bos_text = contract.frontend.bos_text
         self.eos_text = contract.frontend.eos_text
         self.adds_bos = contract.frontend.adds_bos

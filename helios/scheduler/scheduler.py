@@ -83,6 +83,11 @@ class Scheduler:
             self._counters,
         )
 
+    @property
+    def scores_prompts(self) -> bool:
+        """Whether requests may ask for scores of their prompts: the core has a program that makes them."""
+        return self._programs.lanes(RoundKind.SCORED_PREFILL) > 0
+
     # -- arrivals and departures
 
     def submit(self, key: int, request: GenerationRequest) -> None:
@@ -91,7 +96,7 @@ class Scheduler:
         n_prompt = len(request.prompt_tokens)
         if n_prompt < 1 or n_prompt >= self._limits.context_tokens:
             raise ContextLengthError(n_prompt, self._limits.context_tokens - 1)
-        if request.prompt_candidates is not None and not self._programs.lanes(RoundKind.SCORED_PREFILL):
+        if request.prompt_candidates is not None and not self.scores_prompts:
             raise InvalidValueError("this model's core has no program that scores prompts", param="prompt_logprobs")
         output_limit = min(request.output_limit, self._limits.context_tokens - n_prompt)
         prefix = prefix_key(self._limits.cache_identity, request.cache_salt, "", ())
