@@ -148,7 +148,8 @@ class Engine:
         self._lifecycle = Lifecycle()
         self._lock = threading.Lock()
         self._is_draining = False
-        self._worker = ModelWorker(runtime, scheduler, self._deliver)
+        self.is_stuck = False  # closed, and the device has not come back: its memory goes with the process
+        self._worker = ModelWorker(runtime, scheduler, self._deliver, settings.device_timeout)
         self.served_id = contract.served_id
         self.aliases = contract.aliases
         self.context_tokens = capacities.limits.context_tokens
@@ -288,8 +289,9 @@ class Engine:
     def close(self) -> None:
         """End everything, wait for the device, free it. Blocks; safe to call twice."""
         self._is_draining = True
-        self._worker.stop()
-        self._owned.close()
+        self.is_stuck = not self._worker.stop()
+        if not self.is_stuck:
+            self._owned.close()
 
     def __enter__(self) -> Engine:
         return self

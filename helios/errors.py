@@ -273,3 +273,12 @@ class DeviceError(InternalError):
     """The device reported an error, or a completion record failed its checks. Sticks until the process ends."""
 
     code = "device_error"
+
+
+class DeviceStalledError(DeviceError):
+    """The device was given work and never said that it was done."""
+
+    code = "device_stalled"
+
+    def __init__(self, limit_s: float) -> None:
+        super().__init__(f"the device has not finished a step in {limit_s:g} seconds", hint="restart the server")

@@ -198,6 +198,9 @@ class Settings:
     ping_interval: float = _setting(
         15.0, "seconds of silence before a stream sends a comment", float, low=0.05, high=3600
     )
+    device_timeout: float = _setting(
+        120.0, "seconds that one step of the device may take before it counts as dead", float, low=0.05, high=86400
+    )
     drain_timeout: float = _setting(5.0, "seconds that shutdown waits for open answers", float, low=0, high=3600)
     vllm_metrics: bool = _setting(False, "show /metrics under vLLM's names too, for gateways that scrape those", bool)
     log_level: str = _setting("info", "least level that is logged", str, choices=("debug", "info", "warning", "error"))

@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import logging
+import os
 import sys
 from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING
@@ -51,6 +52,8 @@ def run(arguments: argparse.Namespace) -> int:
         with start_engine(core_path(arguments.model, settings), settings) as engine:
             _LOG.info("%s", engine.description)
             asyncio.run(serve_until_signal(engine, settings, listener, access, grpc_address))
+    if engine.is_stuck:
+        os._exit(1)  # an orderly end would wait for the device
     return 0
 
 

@@ -11,9 +11,12 @@ from helios.server.services import Services
 
 
 async def show_health(services: Services, exchange: Exchange) -> None:
-    """200 while the model worker works, else 503: restart me."""
-    is_alive = services.engine.is_alive()
-    await exchange.respond_json({"status": "ok" if is_alive else "failed"}, 200 if is_alive else 503)
+    """200 while the model worker works, else 503 and why: restart me."""
+    fault = services.engine.fault
+    if services.engine.is_alive():
+        await exchange.respond_json({"status": "ok"})
+    else:
+        await exchange.respond_json({"status": "failed", "error": None if fault is None else fault.code}, 503)
 
 
 async def show_readiness(services: Services, exchange: Exchange) -> None:

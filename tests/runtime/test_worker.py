@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from helios.cache.transfer import Store, Transfer
-from helios.errors import DeviceError, HeliosError, InternalError
+from helios.errors import DeviceError, DeviceStalledError, HeliosError, InternalError
 from helios.runtime.worker import ModelWorker
 from helios.scheduler.request import Failed, Finished, FinishReason, GenerationRequest, Usage
 from helios.scheduler.scheduler import Delivery
@@ -83,10 +83,13 @@ class ScriptedScheduler:
 
 @dataclass
 class ScriptedRuntime:
-    """Two frames; a transfer finishes when it is waited for. `breaks` names the call that finds the device dead."""
+    """Two frames; a transfer finishes when it is waited for. `breaks` names the call that finds the device dead, `hangs` the one
+    that does not return before `is_back`."""
 
     log: list[str]
     breaks: str = ""
+    hangs: str = ""
+    is_back: threading.Event = field(default_factory=threading.Event)
     in_flight: int = 0
     started: deque[Transfer] = field(default_factory=deque)
     is_done: bool = False
@@ -103,6 +106,8 @@ class ScriptedRuntime:
         self.log.append(name)
         if name == self.breaks:
             raise DeviceError(f"{name} found the device dead")
+        if name == self.hangs:
+            assert self.is_back.wait(30)
 
     def launch(self, round_: Any) -> None:
         self._call("launch")
@@ -119,7 +124,7 @@ class ScriptedRuntime:
             self._call("start_transfers")
 
     def finished_transfers(self) -> list[Transfer]:
-        if self.started and self.breaks == "finished_transfers":
+        if self.started and "finished_transfers" in (self.breaks, self.hangs):
             self._call("finished_transfers")
         finished = list(self.started) if self.is_done else []
         if finished:
@@ -137,14 +142,14 @@ class ScriptedRuntime:
 class Run:
     """A worker over both, and what it delivered. `submit` all, then `wait` for as many endings."""
 
-    def __init__(self, scheduler: ScriptedScheduler, breaks: str = "") -> None:
+    def __init__(self, scheduler: ScriptedScheduler, breaks: str = "", device_timeout_s: float = 60.0) -> None:
         self.scheduler = scheduler
         self.runtime = ScriptedRuntime(scheduler.log, breaks)
         self.delivered: list[tuple[int, Any]] = []
         self._has_delivered = threading.Condition()
         runtime: Any = self.runtime
         books: Any = scheduler
-        self.worker = ModelWorker(runtime, books, self._take)
+        self.worker = ModelWorker(runtime, books, self._take, device_timeout_s)
 
     def _take(self, delivery: Delivery) -> None:
         with self._has_delivered:
@@ -216,3 +221,38 @@ def test_work_that_nothing_will_ever_move_is_a_bug_and_not_a_hang() -> None:
     run.worker.stop()
     assert isinstance(event.error, InternalError)
     assert "no round can be planned" in event.error.message
+
+
+@pytest.mark.parametrize("hangs", ["launch", "complete", "start_transfers", "finished_transfers", "wait_transfer"])
+def test_a_device_that_never_answers_ends_every_request_once(hangs: str) -> None:
+    """HTTP-3: whichever call is stuck; later requests are answered at once, and a device that comes back after all says nothing."""
+    run = Run(ScriptedScheduler(reloads=True), device_timeout_s=0.2).submit(0, 1, 2)
+    run.runtime.hangs = hangs
+    run.worker.start()
+    run.wait(3)
+    run.submit(3)
+    run.worker.cancel(0)
+    delivered = run.wait(4)
+    assert sorted(key for key, _ in delivered) == [0, 1, 2, 3]
+    assert {type(event.error) for _, event in delivered} == {DeviceStalledError}
+    assert not run.worker.is_alive
+    assert not run.worker.stop()
+    run.runtime.is_back.set()
+    assert run.worker.stop()
+    assert len(run.delivered) == 4
+
+
+def test_a_device_that_hangs_while_it_drains_does_not_hold_up_the_end() -> None:
+    """RT-6: its memory is not touched, as it may still be at work."""
+    scheduler = ScriptedScheduler(rounds=2)
+    run = Run(scheduler, device_timeout_s=0.2).submit(0)
+    run.runtime.hangs = "complete"
+    stopping: list[bool] = []
+    stop = threading.Thread(target=lambda: stopping.append(run.worker.stop()))
+    run.worker.start()
+    stop.start()
+    stop.join(30)
+    run.runtime.is_back.set()
+    assert stopping == [False]
+    ((key, event),) = run.wait(1)
+    assert (key, type(event)) == (0, Failed)

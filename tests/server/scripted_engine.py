@@ -136,6 +136,7 @@ class ScriptedEngine:
     is_draining: bool = False
     is_broken: bool = False
     is_closed: bool = False
+    fault: HeliosError | None = None
     submit_error: HeliosError | None = None
     generations: list[ScriptedGeneration] = field(default_factory=list)
     permits: list[ScriptedPermit] = field(default_factory=list)
