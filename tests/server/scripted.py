@@ -158,8 +158,17 @@ class ScriptedDevice:
         self._in_flight.clear()
 
 
+CACHE = CacheShape(PAGE_TOKENS, 4 * CONTEXT_TOKENS // PAGE_TOKENS, 0, 0, 0, True)
+
+
 def scripted_engine(
-    tokenizer: Tokenizer, frontend: Frontend, chat_template: str, device: ScriptedDevice, clock: Callable[[], float]
+    tokenizer: Tokenizer,
+    frontend: Frontend,
+    chat_template: str,
+    device: ScriptedDevice,
+    clock: Callable[[], float],
+    shape: CacheShape = CACHE,
+    settings: Settings | None = None,
 ) -> Engine:
     """The real engine over a scripted device, running."""
     contract = dataclasses.replace(
@@ -168,13 +177,12 @@ def scripted_engine(
         vocabulary=tokenizer.vocabulary_size,
     )
     limits = SchedulerLimits(N_SLOTS, CONTEXT_TOKENS, PREFILL_TOKENS, PAGE_TOKENS, tokenizer.vocabulary_size)
-    shape = CacheShape(PAGE_TOKENS, 4 * CONTEXT_TOKENS // PAGE_TOKENS, 0, 0, 0, True)
     bootstrap = Bootstrap(contract, execution_pb2.ExecutionManifest(), tokenizer, chat_template)
     scheduler = Scheduler(limits, _programs(), CacheBooks(shape), clock)
     capacities = Capacities(limits, shape, page_nbytes=1, row_nbytes=1)
     owned = ExitStack()
     owned.callback(device.close)
-    engine = Engine(bootstrap, capacities, device, scheduler, Settings(), "a script", owned)  # type: ignore[arg-type]
+    engine = Engine(bootstrap, capacities, device, scheduler, settings or Settings(), "a script", owned)  # type: ignore[arg-type]
     engine._worker.start()
     return engine
 
