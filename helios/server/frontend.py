@@ -146,6 +146,10 @@ class Frontend:
         """The tokens of a conversation that the assistant is to continue."""
         return self._template.encode(conversation)
 
+    def count_chat(self, body: bytes, read: ChatReader) -> int:
+        """The length of a chat request's prompt, which may be longer than the context."""
+        return len(self.chat_tokens(read(parse_body(body), self._limits, 0).conversation))
+
     def prompt_tokens(self, prompt: Prompt) -> list[int]:
         """The tokens of a raw prompt. It is the caller's whole input, so control tokens may be spelled in it."""
         if not isinstance(prompt, str):

@@ -12,6 +12,8 @@ from dataclasses import dataclass
 
 from helios.errors import HeliosError, InternalError
 from helios.server.access_log import log_request
+from helios.server.anthropic_messages import count_message_tokens, create_message
+from helios.server.anthropic_messages_errors import message_error
 from helios.server.cors import CrossOrigin
 from helios.server.exchange import Exchange, Headers
 from helios.server.head import RequestHead
@@ -19,6 +21,7 @@ from helios.server.health import show_health, show_metrics, show_readiness
 from helios.server.models import list_models, show_model
 from helios.server.openai_chat import create_chat_completion
 from helios.server.openai_completions import create_completion
+from helios.server.openai_responses import create_response
 from helios.server.page import show_page
 from helios.server.services import Services
 from helios.server.status import WireError, error_body, status_of
@@ -53,6 +56,9 @@ class Route:
 ROUTES = (
     Route("POST", "/v1/chat/completions", create_chat_completion, is_generating=True),
     Route("POST", "/v1/completions", create_completion, is_generating=True),
+    Route("POST", "/v1/responses", create_response, is_generating=True),
+    Route("POST", "/v1/messages", create_message, is_generating=True, error_body=message_error),
+    Route("POST", "/v1/messages/count_tokens", count_message_tokens, error_body=message_error),
     Route("GET", "/v1/models", list_models),
     Route("GET", "/v1/models/", show_model),
     Route("POST", "/tokenize", tokenize),

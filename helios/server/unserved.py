@@ -27,11 +27,18 @@ COMPLETIONS: Neutral = {
     **ANYWHERE, "tools": ([],), "tool_choice": ("none", "auto"), "continue_final_message": (False,),
     "chat_template_kwargs": ({},), "reasoning_effort": (), "top_logprobs": (),
 }  # fmt: skip
+# What chat takes, under names that other APIs do not have.
+OTHER_APIS: Neutral = {
+    **ANYWHERE, "n": (1,), "max_completion_tokens": (), "response_format": ({"type": "text"},), "structured_outputs": (),
+    "logprobs": (False,), "prompt_logprobs": (), "reasoning_effort": (), "chat_template_kwargs": ({},), "echo": (False,),
+    "add_generation_prompt": (True,), "continue_final_message": (False,), "return_token_ids": (False,),
+    "return_token_timestamps": (False,),
+}  # fmt: skip
 
 
-def refuse_unserved(fields: Fields, unserved: Neutral) -> None:
+def refuse_unserved(fields: Fields, unserved: Neutral, *, hint: str = "leave it out") -> None:
     """Raise InvalidValueError for the first field that asks for what is not served."""
     for name, neutral in unserved.items():
         value = fields.value(name)
         if value is not None and not any(type(value) is type(other) and value == other for other in neutral):
-            raise InvalidValueError(f"{name} is not supported by this server", hint="leave it out", param=name)
+            raise InvalidValueError(f"{name} is not supported by this server", hint=hint, param=name)
