@@ -101,6 +101,7 @@ HELP: Mapping[str, str] = {
     "cache_pages": "Pages of the cache on the device.",
     "cache_pages_free": "Pages that hold nothing.",
     "cache_pages_cached": "Pages that only the prefix cache holds; they are evicted when sequences need them.",
+    "cache_pages_retained": "Cached pages that callers asked to be evicted last, running sequences' included.",
     "cache_pages_held": "Pages that running sequences hold.",
     "cache_pages_published_total": "Pages that became shared prefixes.",
     "cache_duplicate_pages_total": "Pages computed by two sequences at the same time, of which one was kept.",

@@ -15,6 +15,7 @@ from helios.cache.holding import Holding
 from helios.cache.prefix import PrefixNode, PrefixTree, Snapshot
 from helios.cache.residence import Residence
 from helios.cache.resident import NOWHERE, Resident
+from helios.cache.retention import Retention
 from helios.cache.snapshots import SNAPSHOTS_PER_NODE
 from helios.errors import InternalError
 
@@ -34,6 +35,7 @@ class Audit:
         pages: Residence[PrefixNode],
         rows: Residence[Snapshot],
         holdings: Collection[Holding],
+        retention: Retention,
         *,
         is_truncatable: bool,
     ) -> None:
@@ -41,6 +43,7 @@ class Audit:
         self._pages = pages
         self._rows = rows
         self._holdings = holdings
+        self._retention = retention
         self._is_truncatable = is_truncatable
         self._nodes = list(tree.walk())
         self._snapshots = [snapshot for node in self._nodes for snapshot in node.snapshots]
@@ -56,6 +59,7 @@ class Audit:
         self._check_duplicates()
         self._check_residence(self._pages, self._nodes)
         self._check_residence(self._rows, self._snapshots)
+        self._check_retention()
         self._check_hands()
 
     # -- the tree
@@ -181,8 +185,19 @@ class Audit:
             (residence.saved, leaves - unsaved),
             (residence.host_leaves, host_leaves),
         ):
-            if queue.members() != {(r, r.last_use) for r in expected}:
+            if queue.members() != {(r, r.worth) for r in expected}:
                 _wrong("an eviction queue has other members, or at other times")
+
+    def _check_retention(self) -> None:
+        """What is kept has contents, is marked, and is counted; nothing else is marked."""
+        kept = set(self._retention.kept())
+        residents: set[Resident] = {*self._nodes, *self._snapshots}
+        if not kept <= residents or kept != {resident for resident in residents if resident.is_kept}:
+            _wrong("something is kept that is not in the tree, or marked without being kept")
+        if any(not resident.is_somewhere for resident in kept):
+            _wrong("something without contents is kept")
+        if self._retention.n_pages != sum(isinstance(resident, PrefixNode) for resident in kept):
+            _wrong("the kept pages are miscounted")
 
     def _check_hands(self) -> None:
         device = [node.device_id for node in self._nodes if node.device_id != NOWHERE]

@@ -16,9 +16,10 @@ from dataclasses import dataclass
 from helios.cache.audit import Audit
 from helios.cache.holding import NO_MATCH, Holding, Match
 from helios.cache.lookup import PrefixLookup
-from helios.cache.prefix import PrefixNode, PrefixTree, Tokens
+from helios.cache.prefix import PrefixNode, PrefixTree, Snapshot, Tokens
 from helios.cache.residence import Residence
 from helios.cache.resident import NOWHERE, Resident
+from helios.cache.retention import KEPT_SHARE, Retention
 from helios.cache.snapshots import SnapshotStore
 from helios.cache.transfer import Store, Transfer
 from helios.errors import InternalError
@@ -55,9 +56,16 @@ class CacheBooks:
     def __init__(self, shape: CacheShape) -> None:
         self.shape = shape
         self._tree = PrefixTree(shape.page_tokens)
-        self._pages: Residence[PrefixNode] = Residence(Store.PAGE, shape.n_pages, shape.n_host_pages, self._lose_page)
+        self._retention = Retention(shape.n_pages // KEPT_SHARE, self._mark)
+        self._pages: Residence[PrefixNode] = Residence(
+            Store.PAGE, shape.n_pages, shape.n_host_pages, self._lose_page, self._retention.forget
+        )
         self._snapshots = SnapshotStore(
-            shape.n_rows, shape.n_host_rows, is_truncatable=shape.is_truncatable, lost=self._tree.prune
+            shape.n_rows,
+            shape.n_host_rows,
+            is_truncatable=shape.is_truncatable,
+            lost=self._tree.prune,
+            forget=self._retention.forget,
         )
         self._rows = self._snapshots.rows
         self._holdings: set[Holding] = set()
@@ -210,6 +218,23 @@ class CacheBooks:
         if not holding.n_pending:
             self._unpin_all(holding)
 
+    # -- keeping
+
+    def retain(self, holding: Holding, key: str, n_most_tokens: int | None, expires_s: float) -> None:
+        """Keep what this sequence has published, up to `n_most_tokens` (None: all, with the snapshot behind it), ahead of others
+        until `expires_s`; in the place of what was kept for `key`. Call it before `release`."""
+        if holding.is_released:
+            raise InternalError("a holding was to be kept after its release")
+        n_nodes = len(holding.nodes) if n_most_tokens is None else -(-n_most_tokens // self.shape.page_tokens)
+        path = holding.nodes[:n_nodes]
+        snapshots = path[-1].snapshots if path and len(path) == len(holding.nodes) else []
+        last = max(snapshots, key=lambda snapshot: snapshot.last_use, default=None)
+        self._retention.keep(key, path, last, expires_s)
+
+    def expire(self, now_s: float) -> None:
+        """What was to be kept until now goes like everything else."""
+        self._retention.expire(now_s)
+
     # -- host memory
 
     def offload(self, n_most: int) -> list[Transfer]:
@@ -268,6 +293,7 @@ class CacheBooks:
             "cache_pages_held": pages.device.n_ids - pages.device.n_free - pages.n_idle,
             "cache_rows": rows.device.n_ids,
             "cache_rows_free": rows.device.n_free,
+            "cache_pages_retained": self._retention.n_pages,
             "cache_host_pages": pages.host.n_ids,
             "cache_host_pages_free": pages.host.n_free,
             "cache_host_rows": rows.host.n_ids,
@@ -287,7 +313,14 @@ class CacheBooks:
     def check(self) -> None:
         """Raise InternalError unless every page and row is in exactly one hand, every pin and promise is someone's, and every node
         is reachable. Walks everything: for tests."""
-        Audit(self._tree, self._pages, self._rows, self._holdings, is_truncatable=self.shape.is_truncatable).check()
+        Audit(
+            self._tree,
+            self._pages,
+            self._rows,
+            self._holdings,
+            self._retention,
+            is_truncatable=self.shape.is_truncatable,
+        ).check()
 
     # -- parts of the above
 
@@ -346,6 +379,12 @@ class CacheBooks:
         self._pages.unpin(holding.root, now)
         self._tree.prune(holding.node)
         self._holdings.remove(holding)
+
+    def _mark(self, resident: Resident, is_kept: bool) -> None:
+        if isinstance(resident, PrefixNode):
+            self._pages.mark(resident, is_kept)
+        elif isinstance(resident, Snapshot):
+            self._rows.mark(resident, is_kept)
 
     def _lose_page(self, node: PrefixNode) -> None:
         for snapshot in list(node.snapshots):

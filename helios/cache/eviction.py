@@ -1,6 +1,6 @@
-"""The order in which residents may go: least recently used first.
+"""The order in which residents may go: least recently used first, and those that are to be kept after all others.
 
-It knows times of last use, not why a resident is in the queue. A resident's `last_use` does not change while it is queued, so the
+It knows what each is worth, not why a resident is in the queue. A resident's worth does not change while it is queued, so the
 queue is a heap; what left it early is skipped when it comes up. A pop costs O(log n), whatever the size of the cache.
 """
 
@@ -17,10 +17,10 @@ _STALE_ENTRIES = 64  # how many may lie about before they are swept, besides as 
 
 
 class EvictionQueue(Generic[R]):
-    """Residents by time of last use."""
+    """Residents by worth."""
 
     def __init__(self) -> None:
-        self._heap: list[tuple[int, int, R]] = []
+        self._heap: list[tuple[tuple[bool, int], int, R]] = []
         self._serials: dict[R, int] = {}
         self._n_serials = 0
 
@@ -36,12 +36,12 @@ class EvictionQueue(Generic[R]):
         elif resident not in self._serials:
             self._n_serials += 1
             self._serials[resident] = self._n_serials
-            heapq.heappush(self._heap, (resident.last_use, self._n_serials, resident))
+            heapq.heappush(self._heap, (resident.worth, self._n_serials, resident))
             if len(self._heap) > 2 * len(self._serials) + _STALE_ENTRIES:
                 self._sweep()
 
     def oldest(self) -> R | None:
-        """The least recently used one; it stays."""
+        """The one that goes first; it stays."""
         while self._heap:
             _, serial, resident = self._heap[0]
             if self._serials.get(resident) == serial:
@@ -50,7 +50,7 @@ class EvictionQueue(Generic[R]):
         return None
 
     def first(self, n_most: int) -> list[R]:
-        """The `n_most` least recently used ones, in order; they stay."""
+        """The `n_most` that go first, in order; they stay."""
         found: list[R] = []
         while len(found) < n_most and (resident := self.oldest()) is not None:
             found.append(resident)
@@ -59,9 +59,9 @@ class EvictionQueue(Generic[R]):
             self.place(resident, True)
         return found
 
-    def members(self) -> set[tuple[R, int]]:
-        """Who is queued, and by which time."""
-        return {(r, last_use) for last_use, serial, r in self._heap if self._serials.get(r) == serial}
+    def members(self) -> set[tuple[R, tuple[bool, int]]]:
+        """Who is queued, and at which worth."""
+        return {(r, worth) for worth, serial, r in self._heap if self._serials.get(r) == serial}
 
     def _sweep(self) -> None:
         self._heap = [entry for entry in self._heap if self._serials.get(entry[2]) == entry[1]]

@@ -1,7 +1,8 @@
 """A store on the device and its extension in host memory: who lives where, who may go, what is being copied.
 
 It knows residents (pages or snapshot rows alike), no tokens and no sequences. Free ids go first; then contents that host memory has
-too; then the least recently used contents, which are lost. What a transfer reads or writes stays where it is until it is finished.
+too; then the least recently used contents, which are lost; and in the same order what is to be kept, when nothing else is left.
+What a transfer reads or writes stays where it is until it is finished.
 """
 
 from __future__ import annotations
@@ -19,9 +20,12 @@ LOW_ROOM_SHARE = 4  # less than a quarter of the device free: time to save what 
 
 
 class Residence(Generic[R]):
-    """One kind of residents. `lose` is called with a resident that has just lost its last copy."""
+    """One kind of residents. `lose` is called with a resident that has just lost its last copy; before it, and for one that is
+    discarded, `forget`."""
 
-    def __init__(self, store: Store, n_device: int, n_host: int, lose: Callable[[R], None]) -> None:
+    def __init__(
+        self, store: Store, n_device: int, n_host: int, lose: Callable[[R], None], forget: Callable[[R], None]
+    ) -> None:
         self.store = store
         self.device = FreeList(n_device, store.value)
         self.host = FreeList(n_host, f"host {store.value}")
@@ -34,6 +38,7 @@ class Residence(Generic[R]):
         self.n_loaded = 0
         self.idle: set[R] = set()  # on the device, missed by nobody but later lookups
         self._lose = lose
+        self._forget = forget
 
     # -- users
 
@@ -52,9 +57,14 @@ class Residence(Generic[R]):
 
     def touch(self, resident: R, now: int) -> None:
         """It was of use, though nobody pinned it."""
-        for queue in (self.unsaved, self.saved, self.host_leaves):
-            queue.place(resident, False)
+        self._take_out(resident)
         resident.last_use = now
+        self.refile(resident)
+
+    def mark(self, resident: R, is_kept: bool) -> None:
+        """It goes after everything that is not kept, or no longer does."""
+        self._take_out(resident)
+        resident.is_kept = is_kept
         self.refile(resident)
 
     def hold(self, resident: R) -> None:
@@ -65,6 +75,10 @@ class Residence(Generic[R]):
     def unhold(self, resident: R) -> None:
         resident.n_copies -= 1
         self.refile(resident)
+
+    def _take_out(self, resident: R) -> None:
+        for queue in (self.unsaved, self.saved, self.host_leaves):
+            queue.place(resident, False)
 
     def refile(self, resident: R) -> None:
         """Put it where it belongs after anything about it has changed."""
@@ -91,11 +105,18 @@ class Residence(Generic[R]):
         if n_ids > self.device.n_free + self.n_idle:
             return False
         while self.device.n_free < n_ids:
-            resident = self.saved.oldest() or self.unsaved.oldest()
+            resident = self._next_to_go()
             if resident is None:
                 return False
             self.evict(resident)
         return True
+
+    def _next_to_go(self) -> R | None:
+        """What host memory has too, before what would be lost; what is kept, after both."""
+        saved, unsaved = self.saved.oldest(), self.unsaved.oldest()
+        if saved is not None and (unsaved is None or unsaved.is_kept or not saved.is_kept):
+            return saved
+        return unsaved
 
     def settle(self, resident: R, device_id: int) -> None:
         """It lives at `device_id` from now on."""
@@ -118,6 +139,7 @@ class Residence(Generic[R]):
     def _left(self, resident: R) -> None:
         self.refile(resident)
         if not resident.is_somewhere:
+            self._forget(resident)
             self._lose(resident)
 
     # -- host memory
@@ -128,8 +150,8 @@ class Residence(Generic[R]):
         return self.unsaved.first(n_most) if is_low and self.host.n_ids else []
 
     def save(self, resident: R) -> Transfer | None:
-        """Copy it to host memory; what was used less recently makes room there. None when there is no such room."""
-        if not self.host.n_free and not self._make_host_room(resident.last_use):
+        """Copy it to host memory; what is worth less makes room there. None when there is no such room."""
+        if not self.host.n_free and not self._make_host_room(resident.worth):
             return None
         resident.host_id = self.host.take()
         if resident.parent is not None:
@@ -164,6 +186,7 @@ class Residence(Generic[R]):
         if resident.host_id != NOWHERE:
             self.host.release(resident.host_id)
         resident.device_id = resident.host_id = NOWHERE
+        self._forget(resident)
         self.refile(resident)
 
     def _start(self, resident: R, *, is_offload: bool) -> Transfer:
@@ -171,9 +194,9 @@ class Residence(Generic[R]):
         self.in_flight[transfer] = resident
         return transfer
 
-    def _make_host_room(self, last_use: int) -> bool:
+    def _make_host_room(self, worth: tuple[bool, int]) -> bool:
         resident = self.host_leaves.oldest()
-        if resident is None or resident.last_use >= last_use:
+        if resident is None or resident.worth >= worth:
             return False
         self.host.release(resident.host_id)
         resident.host_id = NOWHERE

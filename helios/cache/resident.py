@@ -16,11 +16,13 @@ NOWHERE = -1
 
 class Resident:
     """`device_id` and `host_id` are NOWHERE or an id of the store. `n_users` holdings need it; `n_copies` transfers read it, or
-    need it to stay. While `is_loading`, `device_id` is being written, and `waiters` want to know when that is done."""
+    need it to stay. While `is_loading`, `device_id` is being written, and `waiters` want to know when that is done. `is_kept`:
+    it goes after everything that is not."""
 
     __slots__ = (
         "device_id",
         "host_id",
+        "is_kept",
         "is_loading",
         "last_use",
         "n_copies",
@@ -42,12 +44,18 @@ class Resident:
         self.n_device_below = 0
         self.n_host_below = 0
         self.last_use = last_use
+        self.is_kept = False
         self.is_loading = False
         self.waiters: list[Holding] = []
 
     @property
     def is_somewhere(self) -> bool:
         return self.device_id != NOWHERE or self.host_id != NOWHERE
+
+    @property
+    def worth(self) -> tuple[bool, int]:
+        """What is worth less goes first: what is not kept, and of that the least recently used."""
+        return self.is_kept, self.last_use
 
     @property
     def is_idle(self) -> bool:

@@ -17,12 +17,19 @@ SNAPSHOTS_PER_NODE = 4  # so many different tails may follow one page; then the 
 
 
 class SnapshotStore:
-    """Owns the rows. `is_truncatable`: a snapshot serves every endpoint inside its tail. `lost` hears of nodes that lost one."""
+    """Owns the rows. `is_truncatable`: a snapshot serves every endpoint inside its tail. `lost` hears of nodes that lost one,
+    `forget` of snapshots that are no more."""
 
     def __init__(
-        self, n_rows: int, n_host_rows: int, *, is_truncatable: bool, lost: Callable[[PrefixNode], None]
+        self,
+        n_rows: int,
+        n_host_rows: int,
+        *,
+        is_truncatable: bool,
+        lost: Callable[[PrefixNode], None],
+        forget: Callable[[Snapshot], None],
     ) -> None:
-        self.rows: Residence[Snapshot] = Residence(Store.ROW, n_rows, n_host_rows, self._lose)
+        self.rows: Residence[Snapshot] = Residence(Store.ROW, n_rows, n_host_rows, self._lose, forget)
         self.n_published = 0
         self._is_truncatable = is_truncatable
         self._lost = lost
@@ -67,7 +74,7 @@ class SnapshotStore:
         if len(node.snapshots) < SNAPSHOTS_PER_NODE:
             return True
         if idle:
-            self.forget(min(idle, key=lambda snapshot: snapshot.last_use))
+            self.forget(min(idle, key=lambda snapshot: snapshot.worth))
         return bool(idle)
 
     def _lose(self, snapshot: Snapshot) -> None:

@@ -78,8 +78,8 @@ class GenerationRequest:
     `host_stop`, when given, is fed every generated token on the model worker and returns True when the text is complete;
     `constraint` masks every token. Either makes the request host-decided: one round outstanding at a time (STOP-3, SPEC-7).
     `priority`: lower runs sooner. `cache_salt` separates prefixes that must not be shared; `uses_cache` False neither reads nor
-    publishes any. `is_timed`: its tokens carry their time (OBS-2). `prompt_candidates`: None for no scores of the prompt, else
-    0..20 alternatives for each of its tokens.
+    publishes any. `retention`: what the cache is to keep of it when it is over. `is_timed`: its tokens carry their time (OBS-2).
+    `prompt_candidates`: None for no scores of the prompt, else 0..20 alternatives for each of its tokens.
     """
 
     prompt_tokens: tuple[int, ...]

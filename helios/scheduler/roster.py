@@ -6,7 +6,9 @@ until it is done, and a slot is free or has one owner. A slot and its pages are 
 
 from __future__ import annotations
 
+import math
 from bisect import insort
+from collections.abc import Callable
 
 from helios.cache.books import CacheBooks
 from helios.cache.holding import Holding
@@ -28,8 +30,9 @@ class Roster:
     """`queued` and `active` are sorted by order; `leaving` waits for fences. `has_news`: something changed that may admit
     someone."""
 
-    def __init__(self, n_slots: int, cache: CacheBooks) -> None:
+    def __init__(self, n_slots: int, cache: CacheBooks, clock: Callable[[], float]) -> None:
         self._cache = cache
+        self._clock = clock
         self._n_slots = n_slots
         self._free_slots = list(range(n_slots - 1, -1, -1))
         self._generations = [0] * n_slots
@@ -75,6 +78,7 @@ class Roster:
     def vacate(self, sequence: Sequence) -> None:
         """The fence of its last round has passed: pages and slot of a leaving sequence are free; it is done, or queued again."""
         self.leaving.remove(sequence)
+        self._retain(sequence)
         self._cache.release(sequence.held)
         self._free_slots.append(sequence.slot)
         self.has_news = True
@@ -85,6 +89,14 @@ class Roster:
             sequence.move(Phase.DONE)
             sequence.holding = None
             del self.by_key[sequence.key]
+
+    def _retain(self, sequence: Sequence) -> None:
+        """A sequence that is over may wish that its pages are kept ahead of others."""
+        wish = sequence.request.retention
+        if wish is None or sequence.phase is Phase.PREEMPTING:
+            return
+        expires_s = math.inf if wish.duration_s is None else self._clock() + wish.duration_s
+        self._cache.retain(sequence.held, wish.key, wish.n_most_tokens, expires_s)
 
     def n_before(self, sequence: Sequence) -> int:
         """Active sequences that come before it in order."""

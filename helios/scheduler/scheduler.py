@@ -65,7 +65,7 @@ class Scheduler:
         self._n_arrivals = 0
         self._costs = CostRecord()
         self._counters = SchedulerCounters()
-        self._roster = Roster(limits.max_active, cache)
+        self._roster = Roster(limits.max_active, cache, clock)
         self._flights = Flights(programs, self._costs, self._counters, clock)
         self._copies = CopyBook(cache, self._costs, clock)
         self._pressure = Pressure(cache, self._roster, self._copies, self._counters)
@@ -100,7 +100,9 @@ class Scheduler:
             raise InvalidValueError("this model's core has no program that scores prompts", param="prompt_logprobs")
         output_limit = min(request.output_limit, self._limits.context_tokens - n_prompt)
         prefix = prefix_key(self._limits.cache_identity, request.cache_salt, "", ())
-        sequence = Sequence(key, self._n_arrivals, request, output_limit, prefix, self._clock())
+        now_s = self._clock()
+        self._cache.expire(now_s)
+        sequence = Sequence(key, self._n_arrivals, request, output_limit, prefix, now_s)
         n_most_positions = self._cache.shape.n_pages * self._limits.page_tokens
         if sequence.n_most_positions > n_most_positions:
             raise ContextLengthError(n_prompt, n_most_positions - output_limit)

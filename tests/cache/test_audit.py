@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 
 import pytest
@@ -38,6 +39,7 @@ class Scene:
         assert len(self.books.reload(self.loader) or []) == 1
         self.root = self.reader.root
         self.first, self.second = self.reader.nodes
+        self.books.retain(self.reader, "session", SIZE, math.inf)
         self.idle = self.second.children[tuple(range(30, 30 + SIZE))]
         self.loading = self.loader.nodes[0]
         self.snapshot = self.second.snapshots[0]
@@ -143,6 +145,9 @@ FAULTS: dict[str, tuple[Callable[[Scene], object], str]] = {
     "a leaf that is never evicted": (lambda s: s.books._pages.unsaved.place(s.idle, False), "other members"),
     "a page in use in the queue": (lambda s: s.books._pages.unsaved.place(s.first, True), "other members"),
     "a last use changed in the queue": (_add("idle", "last_use"), "at other times"),
+    "a page kept and not marked": (lambda s: s.books._pages.mark(s.first, False), "marked without being kept"),
+    "a page marked and not kept": (lambda s: s.books._pages.mark(s.idle, True), "marked without being kept"),
+    "kept pages miscounted": (lambda s: setattr(s.books._retention, "n_pages", 7), "kept pages are miscounted"),
     "a page in two hands": (lambda s: s.twin.private.update({0: s.idle.device_id}), "18 pages"),
     "a page in no hand": (lambda s: s.books._pages.device.take(), "18 pages"),
     "a page free and in a hand": (lambda s: s.books._pages.device.release(s.idle.device_id), "18 pages"),

@@ -102,6 +102,21 @@ class BooksMachine(RuleBasedStateMachine):
     def release(self, data: st.DataObject) -> None:
         self.memory.release(data.draw(st.sampled_from(self.memory.sequences)))
 
+    @precondition(lambda self: self.memory.sequences)
+    @rule(
+        data=st.data(),
+        key=st.sampled_from(["a", "b", "c"]),
+        n_most_tokens=st.none() | st.integers(0, 12),
+        expires_s=st.sampled_from([10.0, 20.0, float("inf")]),
+    )
+    def retain(self, data: st.DataObject, key: str, n_most_tokens: int | None, expires_s: float) -> None:
+        sequence = data.draw(st.sampled_from(self.memory.sequences))
+        self.memory.books.retain(sequence.holding, key, n_most_tokens, expires_s)
+
+    @rule(now_s=st.sampled_from([5.0, 10.0, 15.0, 20.0]))
+    def expire(self, now_s: float) -> None:
+        self.memory.books.expire(now_s)
+
     @rule(n_most=st.integers(1, 4))
     def offload(self, n_most: int) -> None:
         transfers = self.memory.books.offload(n_most)

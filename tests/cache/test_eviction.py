@@ -24,7 +24,7 @@ def test_the_oldest_is_the_least_recently_used_of_those_queued(events: list[tupl
         oldest = queue.oldest()
         assert (oldest is None) == (not queued)
         assert oldest is None or oldest.last_use == min(resident.last_use for resident in queued)
-        assert queue.members() == {(resident, resident.last_use) for resident in queued}
+        assert queue.members() == {(resident, (False, resident.last_use)) for resident in queued}
         order = [resident.last_use for resident in queue.first(4)]
         assert order == sorted(resident.last_use for resident in queued)[:4]
 
