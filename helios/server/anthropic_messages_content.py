@@ -7,6 +7,7 @@ the same blocks; only a call that was cut off is left out there, since its input
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
@@ -15,6 +16,7 @@ from helios.output.events import ContentDelta, ReasoningDelta, ToolArgumentsDelt
 from helios.server.choice import Part
 
 _Event = dict[str, Any]
+_MOST_DIGITS = 640  # of an integer, as Python may be told to limit them at the least
 _SIGNATURE = "unsigned"  # clients that find none take a thinking block for one that cannot be sent back
 
 
@@ -36,7 +38,7 @@ class _Block:
     def closed(self) -> dict[str, Any]:
         """The block as a message that is not streamed holds it."""
         text = "".join(self.pieces)
-        value = json.loads(text) if self.kind == "tool_use" else text
+        value = json.loads(text, parse_int=_number, parse_float=_number) if self.kind == "tool_use" else text
         signature = {"signature": _SIGNATURE} if self.kind == "thinking" else {}
         return {**self.document, self.text_name: value, **signature}
 
@@ -103,3 +105,11 @@ class ContentBlocks:
 
     def _delta(self, delta: dict[str, Any]) -> _Event:
         return {"type": "content_block_delta", "index": len(self._blocks) - 1, "delta": delta}
+
+
+def _number(text: str) -> int | float | str:
+    """The number, or its text when it is one that readers of JSON cannot take."""
+    if text.lstrip("-").isdecimal():
+        return int(text) if len(text) <= _MOST_DIGITS else text
+    value = float(text)
+    return value if math.isfinite(value) else text
