@@ -1,7 +1,10 @@
-"""What every test may ask for: the default model's file. It is fetched once a machine and kept in the user's cache directory."""
+"""What every test may ask for: the default model's file, fetched once a machine and kept in the user's cache directory; and seeds,
+one unless `--seeds N` asks for more.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import hypothesis
@@ -25,3 +28,13 @@ def default_gguf() -> Path:
 def default_core(default_gguf: Path) -> Path:
     """The default model's core for this machine, prepared once and cached by content."""
     return prepared_core(default_gguf)
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--seeds", type=int, default=1, help="seeds of tests that sample from a model")
+
+
+@pytest.fixture(scope="session")
+def seeds(pytestconfig: pytest.Config) -> Sequence[int]:
+    """The seeds that tests of sampled answers go through."""
+    return range(pytestconfig.getoption("seeds"))

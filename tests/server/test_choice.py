@@ -56,9 +56,7 @@ def read(tokenizer: Tokenizer, batches: Sequence[Sequence[Event]]) -> tuple[list
 
 
 def text_of(deltas: Sequence[Delta]) -> str:
-    return "".join(
-        part.event.text for delta in deltas for part in delta.parts if isinstance(part.event, ContentDelta)
-    )
+    return "".join(part.event.text for delta in deltas for part in delta.parts if isinstance(part.event, ContentDelta))
 
 
 @pytest.mark.parametrize(("ending", "kind"), BAD_ENDINGS)

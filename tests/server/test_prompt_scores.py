@@ -131,7 +131,7 @@ def test_a_chat_tells_the_scores_of_its_prompt_once(model: ServedModel) -> None:
 
 
 def test_scores_survive_preemption(default_core: Path, model: ServedModel, prompt: list[int]) -> None:
-    """CACHE-3, CACHE-6: scored prompts and plain ones crowd a cache that holds one context; every answer is the one it has alone."""
+    """CACHE-3, CACHE-6: scored prompts and plain ones crowd a cache of one context, and answer as with room."""
     bodies = [
         {"prompt": prompt[index * 7 :][:90], "max_tokens": 60, "temperature": 1, "seed": index, "ignore_eos": True}
         | ({"logprobs": 3, "echo": True} if index % 2 else {})
