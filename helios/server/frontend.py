@@ -150,11 +150,12 @@ class Frontend:
         """The length of a chat request's prompt, which may be longer than the context."""
         return len(self.chat_tokens(read(parse_body(body), self._limits, 0).conversation))
 
-    def prompt_tokens(self, prompt: Prompt) -> list[int]:
+    def prompt_tokens(self, prompt: Prompt, *, adds_bos: bool = True) -> list[int]:
         """The tokens of a raw prompt. It is the caller's whole input, so control tokens may be spelled in it."""
         if not isinstance(prompt, str):
             return list(prompt)
-        return self._bos_tokens + self._tokenizer.encode(prompt, allow_special=True)
+        tokens = self._tokenizer.encode(prompt, allow_special=True)
+        return self._bos_tokens + tokens if adds_bos else tokens
 
     def plain_grammar(self, structured: StructuredRequest) -> CompiledGrammar | None:
         """The grammar of an answer to a raw prompt, None where there is none."""

@@ -25,7 +25,7 @@ from helios.server.openai_responses import create_response
 from helios.server.page import show_page
 from helios.server.services import Services
 from helios.server.status import WireError, error_body, status_of
-from helios.server.tokenize import detokenize, tokenize
+from helios.server.tokenize import detokenize, show_tokenizer, tokenize
 
 _LOG = logging.getLogger(__name__)
 Endpoint = Callable[[Services, Exchange], Awaitable[None]]
@@ -63,6 +63,7 @@ ROUTES = (
     Route("GET", "/v1/models/", show_model),
     Route("POST", "/tokenize", tokenize),
     Route("POST", "/detokenize", detokenize),
+    Route("GET", "/tokenizer_info", show_tokenizer),
     Route("GET", "/", show_page, is_public=True),
     Route("GET", "/health", show_health, is_public=True),
     Route("GET", "/ready", show_readiness, is_public=True),

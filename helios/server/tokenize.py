@@ -1,6 +1,7 @@
-"""`POST /tokenize` and `POST /detokenize`, in the form that load tools know from vLLM.
+"""`POST /tokenize`, `POST /detokenize` and `GET /tokenizer_info`, in the form that load tools and harnesses know from vLLM.
 
-It knows no generation. What `/tokenize` shows is exactly what the same prompt or conversation would be run as.
+It knows no generation. What `/tokenize` shows is exactly what the same prompt or conversation would be run as; without
+`add_special_tokens`, what a part of a prompt adds to it.
 """
 
 from __future__ import annotations
@@ -20,6 +21,20 @@ async def tokenize(services: Services, exchange: Exchange) -> None:
     await exchange.respond_json(document)
 
 
+async def show_tokenizer(services: Services, exchange: Exchange) -> None:
+    """What a client needs beside the two others to write prompts itself."""
+    engine = services.engine
+    await exchange.respond_json(
+        {
+            "bos_token": engine.bos_text or None,
+            "eos_token": engine.eos_text or None,
+            "add_bos_token": engine.adds_bos,
+            "model_max_length": engine.context_tokens,
+            "chat_template": engine.chat_template,
+        }
+    )
+
+
 async def detokenize(services: Services, exchange: Exchange) -> None:
     """`{"tokens": [...]}` to text, control tokens spelled out."""
     document = await services.frontend.run(lambda body: _text(services, body), exchange.request.body)
@@ -34,7 +49,8 @@ def _tokens(services: Services, body: bytes) -> dict[str, Any]:
         prompt = fields.text("prompt")
         if prompt is None:
             raise fields.refuse("prompt", "text")
-        tokens = services.frontend.prompt_tokens(prompt)
+        adds_special = fields.value("add_special_tokens") is None or fields.boolean("add_special_tokens")
+        tokens = services.frontend.prompt_tokens(prompt, adds_bos=adds_special)
     document: dict[str, Any] = {
         "count": len(tokens),
         "max_model_len": services.engine.context_tokens,

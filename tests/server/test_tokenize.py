@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -9,6 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.server.conftest import RunningServer
+from tests.server.scripted_engine import ScriptedEngine
 
 
 @given(
@@ -49,3 +52,28 @@ def test_the_prompt_ends_as_it_was_asked_to(server: RunningServer) -> None:
     assert decode(tokenize(messages=turns)).endswith("b<|im_end|>\n<|im_start|>assistant\n")
     assert decode(tokenize(messages=turns, add_generation_prompt=False)).endswith("b<|im_end|>\n")
     assert decode(tokenize(messages=turns, continue_final_message=True)).endswith("<|im_start|>assistant\nb")
+
+
+def test_a_part_of_a_prompt_begins_with_no_token_of_its_own(
+    start_server: Callable[..., RunningServer], engine: ScriptedEngine
+) -> None:
+    """lm-eval's remote tokenizer joins parts: only a whole prompt begins with the beginning-of-sequence token."""
+    engine.adds_bos = True
+    server = start_server()
+    first = server.engine.tokenizer.token_id(engine.bos_text)
+    whole = server.post("/tokenize", {"prompt": "hello"})[1]["tokens"]
+    assert whole[0] == first
+    assert server.post("/tokenize", {"prompt": "hello", "add_special_tokens": True})[1]["tokens"] == whole
+    assert server.post("/tokenize", {"prompt": "hello", "add_special_tokens": False})[1]["tokens"] == whole[1:]
+    assert server.post("/tokenize", {"prompt": "hello", "add_special_tokens": 0})[0] == 400
+
+
+def test_harnesses_learn_what_ends_a_text(server: RunningServer) -> None:
+    """lm-eval takes the tokenizer from the server where /tokenizer_info names the end token, and that is one token."""
+    status, _, body = server.exchange("GET", "/tokenizer_info")
+    information = json.loads(body)
+    assert status == 200
+    assert information["chat_template"] == server.engine.chat_template
+    assert (information["bos_token"], information["eos_token"]) == ("<|im_start|>", "<|im_end|>")
+    request = {"prompt": information["eos_token"], "add_special_tokens": False}
+    assert server.post("/tokenize", request)[1]["tokens"] == list(server.engine.eos_tokens)
