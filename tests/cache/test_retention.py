@@ -171,6 +171,26 @@ def test_what_is_kept_comes_before_others_in_host_memory_too() -> None:
     assert n_found(books, FIRST) == len(FIRST)
 
 
+def test_what_is_kept_stays_on_the_device_although_host_memory_has_it() -> None:
+    """CACHE-6: elsewhere a page with a copy goes first."""
+    books = make_books(n_pages=10, n_host=4)
+    run_kept(books, FIRST)
+    other = begin(books, unique(3000, 6 * SIZE))
+    assert offload_all(books) == 3
+    books.release(other)
+    press(books, 10)
+    assert books.lookup(KEY, FIRST, len(FIRST), uses_host=False).n_tokens == len(FIRST)
+
+
+def test_a_kept_snapshot_does_not_make_way_for_another_tail() -> None:
+    """CACHE-5: of the few that a page may have, the others are replaced."""
+    books = make_books(n_pages=30, n_rows=8, is_truncatable=False)
+    run_kept(books, (*FIRST, 7), snapshot=True)
+    for tail in range(20, 26):
+        run(books, (*FIRST, tail), snapshot=True)
+    assert n_found(books, (*FIRST, 7)) == len(FIRST) + 1
+
+
 def test_a_private_sequence_has_nothing_to_keep() -> None:
     """GRPC-2: bypass_prefix_cache beside a session."""
     books = make_books()
