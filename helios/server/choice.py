@@ -95,7 +95,9 @@ class Choice:
                 parts += self._push(event)
             elif isinstance(event, PromptScores):
                 scores = event
-            elif error := self._error_of(event):
+            elif isinstance(event, Failed):
+                self._error = event.error
+            elif error := self._error_of(event.reason):
                 self._error = error
             else:
                 parts += self._finish(event)
@@ -116,13 +118,11 @@ class Choice:
             self._attribution.push(token)
         return self._parts(self._pipeline.push(token.token_id))
 
-    def _error_of(self, event: Finished | Failed) -> HeliosError | None:
+    def _error_of(self, reason: FinishReason) -> HeliosError | None:
         """What an ending is to the client that did not ask for it, None for a good one."""
-        if isinstance(event, Failed):
-            return event.error
-        if event.reason is FinishReason.CANCELLED:
+        if reason is FinishReason.CANCELLED:
             return ShuttingDownError()
-        if event.reason is FinishReason.STOP and not self._pipeline.is_stopped:
+        if reason is FinishReason.STOP and not self._pipeline.is_stopped:
             return InternalError("the model worker saw a stop that the presentation did not")
         return None
 
