@@ -24,6 +24,7 @@ from helios.prompt.grammar.request import (
 )
 from helios.server.anthropic_messages_input import read_turns
 from helios.server.chat_request import ChatRequest, check_form
+from helios.server.conversation_fields import object_fields
 from helios.server.fields import Fields
 from helios.server.options import Limits, read_options
 from helios.server.template_fields import read_effort, thinking_variables
@@ -31,7 +32,7 @@ from helios.server.unserved import OTHER_APIS, Neutral, refuse_unserved
 
 _UNSERVED: Neutral = {
     **OTHER_APIS, "stop": ([],), "top_logprobs": (), "parallel_tool_calls": (), "instructions": (), "input": (),
-    "container": (), "mcp_servers": ([],), "context_management": (), "speed": ("standard",),
+    "container": (), "mcp_servers": ([],), "speed": ("standard",),
 }  # fmt: skip
 _STOPS = "stop_sequences"
 _CHOICES: Mapping[str, Any] = {"auto": "auto", "any": "required", "none": "none"}
@@ -66,6 +67,7 @@ def read_countable_request(fields: Fields, limits: Limits, new_seed: int) -> Cha
 
 def _read_request(fields: Fields, limits: Limits, new_seed: int) -> MessageRequest:
     refuse_unserved(fields, _UNSERVED)
+    _check_edits(fields)
     options = read_options(fields, limits, limit_names=("max_tokens",), new_seed=new_seed, stop_name=_STOPS)
     structured = _read_structured(fields)
     check_form(structured, options, limits, stop_name=_STOPS)
@@ -81,6 +83,19 @@ def _read_request(fields: Fields, limits: Limits, new_seed: int) -> MessageReque
         variables={**thinking.variables, **_read_effort(fields)},
     )
     return MessageRequest(ChatRequest(conversation, structured, options), thinking.is_shown)
+
+
+def _check_edits(fields: Fields) -> None:
+    """What is left of earlier thinking the template decides; nothing else of a conversation is ever cleared here."""
+    management = fields.object("context_management")
+    edits = [] if management is None else management.list("edits") or []
+    for index, edit in enumerate(edits):
+        kind = object_fields(edit, f"context_management.edits[{index}]").text("type") or ""
+        if not kind.startswith("clear_thinking_"):
+            param = f"context_management.edits[{index}].type"
+            raise InvalidValueError(
+                f"{param} is {kind[:40]!r}, which is not supported", hint="leave it out", param=param
+            )
 
 
 def _continues(messages: tuple[Message, ...]) -> bool:
