@@ -28,15 +28,15 @@ from helios.server.services import Services
 
 INFERENCE, CONTROL = "vllm.Inference", "vllm.Control"
 _LOG = logging.getLogger(__name__)
+_N_OTHER_CALLS = 1024
 _LAST_WORDS_S = 0.5  # for statuses that are still on their way when the last call has ended
 _OPTIONS = (
     ("grpc.so_reuseport", 0),  # a port that is in use is an error, not shared
     ("grpc.max_send_message_length", -1),
     ("grpc.max_concurrent_streams", 1000),  # of one connection; more wait at the client
-    # Pings of clients down to every 10 s, idle or not, and no strikes for those that come a little early.
+    # Clients may ping, idle or not: some do so every 10 s, and nobody is sent away for less than a flood.
     ("grpc.keepalive_permit_without_calls", 1),
-    ("grpc.http2.min_recv_ping_interval_without_data_ms", 8_000),
-    ("grpc.http2.max_ping_strikes", 4),
+    ("grpc.http2.min_ping_interval_without_data_ms", 500),
     # A peer that vanished without a word is found in about a minute.
     ("grpc.keepalive_time_ms", 45_000),
     ("grpc.keepalive_timeout_ms", 20_000),
@@ -57,7 +57,9 @@ class GrpcServer:
         """Begin to serve; SettingError when the address is taken after all."""
         settings = self._services.settings
         options = (*_OPTIONS, ("grpc.max_receive_message_length", settings.grpc_max_message_mb << 20))
-        self._server = grpc.aio.server(handlers=self._handlers(), options=options)
+        # A message is read before its call is admitted, so that calls have a bound of their own, with room for health and control.
+        n_most_calls = settings.queue_capacity + _N_OTHER_CALLS
+        self._server = grpc.aio.server(handlers=self._handlers(), options=options, maximum_concurrent_rpcs=n_most_calls)
         health_pb2_grpc.add_HealthServicer_to_server(self._health.servicer, self._server)
         address = self._address
         address.release()
