@@ -114,6 +114,14 @@ def test_an_answer_cut_anywhere_says_so_and_has_no_broken_call(spoken: Speaking)
     assert n_calls == {0, 1}
 
 
+def test_a_call_that_the_model_left_open_is_no_tool_use(spoken: Speaking) -> None:
+    """T8: whatever the answer ended with, it is not to be carried out; nor are complete ones told as the reason."""
+    spoken.device.says(EXAMPLE.answer[: EXAMPLE.answer.index('"noargs"') + len('"noargs", "arguments": {')])
+    message = ask(spoken.server, tools=TOOL_OBJECTS)
+    assert [block["type"] for block in message["content"]] == ["text", "tool_use"]
+    assert message["stop_reason"] == "end_turn"
+
+
 def test_the_end_of_the_context_is_told_apart_from_the_clients_limit(
     start_server: Callable[..., RunningServer], engine: ScriptedEngine
 ) -> None:

@@ -108,6 +108,14 @@ def test_an_answer_cut_anywhere_is_incomplete_and_its_last_item_too(spoken: Spea
     assert seen == {(kind, status) for kind in kinds for status in ("completed", "incomplete")}
 
 
+def test_a_call_that_the_model_left_open_is_incomplete(spoken: Speaking) -> None:
+    """T8: whatever the answer ended with, it is not to be carried out."""
+    spoken.device.says('<tool_call>\n{"name": "get_weather", "arguments": {"city": "Be')
+    response = respond(spoken.server, tools=TOOL_OBJECTS)
+    (call,) = response["output"]
+    assert (response["status"], call["type"], call["status"]) == ("completed", "function_call", "incomplete")
+
+
 def test_an_empty_answer_has_no_items(spoken: Speaking) -> None:
     spoken.device.voice = saying(())
     response = respond(spoken.server)
