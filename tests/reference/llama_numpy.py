@@ -7,6 +7,7 @@ papers, one sequence at a time, with no cache. Slow and simple on purpose.
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import gguf
 import numpy as np
@@ -41,22 +42,25 @@ class LlamaReference:
             gate, up = self._map(h, f"blk.{layer}.ffn_gate"), self._map(h, f"blk.{layer}.ffn_up")
             x = x + self._map(gate / (1 + np.exp(-gate)) * up, f"blk.{layer}.ffn_down")
         head = self._weights.get("output.weight", self._weights["token_embd.weight"])
-        return self._norm(x, "output_norm") @ head.T
+        logits: Array = self._norm(x, "output_norm") @ head.T
+        return logits
 
     def logprobs(self, tokens: list[int]) -> Array:
         """Natural logarithms of the next-token probabilities at each position."""
         logits = self.logits(tokens)
         top = logits.max(axis=-1, keepdims=True)
-        return logits - top - np.log(np.exp(logits - top).sum(axis=-1, keepdims=True))
+        logprobs: Array = logits - top - np.log(np.exp(logits - top).sum(axis=-1, keepdims=True))
+        return logprobs
 
-    def _number(self, key: str, default: float | None = None):
+    def _number(self, key: str, default: float | None = None) -> Any:
         value = self._fields.get(f"{self.architecture}.{key}", default)
         assert value is not None, key
         return value
 
     def _norm(self, x: Array, name: str) -> Array:
         scale = 1 / np.sqrt((x * x).mean(axis=-1, keepdims=True) + self.epsilon)
-        return x * scale * self._weights[f"{name}.weight"]
+        normed: Array = x * scale * self._weights[f"{name}.weight"]
+        return normed
 
     def _map(self, x: Array, name: str) -> Array:
         y = x @ self._weights[f"{name}.weight"].T

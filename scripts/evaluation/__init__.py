@@ -1,0 +1,1 @@
+"""scripts/evaluate: the stock lm-eval harness against a served model."""
