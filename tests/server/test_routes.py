@@ -28,7 +28,8 @@ def test_a_wrong_method_is_told_the_right_one(server: RunningServer, route: obje
         response = httpx.request(method, server.url + path)
         assert response.status_code == 405
         assert response.headers["Allow"] == ", ".join(route.methods)  # type: ignore[attr-defined]
-        assert response.json()["error"]["code"] == "method_not_allowed"
+        error = WireError(405, f"{path} does not take {method}")
+        assert response.json() == route.error_body(error)  # type: ignore[attr-defined]
 
 
 def test_models_are_listed_and_shown(server: RunningServer) -> None:
