@@ -34,6 +34,7 @@ QUEUE_CAPACITY = 10  # fewer than the clients, so that some are refused for lack
 PROBE_EVERY = 250
 BUSY_RETRY_S = 0.2
 SETTLE_TIMEOUT_S = 20.0
+N_LOOKS, LOOK_S = 10, 0.05
 
 
 @dataclass(slots=True)
@@ -58,16 +59,16 @@ class Soak:
         await asyncio.gather(*(ask(self.endpoint, self._filling_body()) for _ in range(MAX_ACTIVE)))
         await self._burst(range(-CONCURRENCY, 0))
         await self._settle()
-        self._take_resources()
+        await self._take_resources()
         began_s = time.monotonic()
         quarter = self.n_requests // 4
         await self._span(range(quarter), expected, began_s)
         await self._settle()
-        self._take_resources()
+        await self._take_resources()
         await self._span(range(quarter, self.n_requests), expected, began_s)
         await self._check_probes(expected, "after")
         await self._settle()
-        self._take_resources()
+        await self._take_resources()
         self.faults += metric_breaches(read_metrics((await self._get("/metrics")).decode()))
         if self.pid is not None:
             self.faults += resource_breaches(*self.resources)
@@ -129,9 +130,15 @@ class Soak:
     async def _get(self, path: str) -> bytes:
         return (await asyncio.to_thread(self.endpoint.get, path, 30.0))[1]
 
-    def _take_resources(self) -> None:
-        if self.pid is not None:
-            self.resources.append(Resources.of(self.pid))
+    async def _take_resources(self) -> None:
+        """When the connection of the last question is gone too, which the server learns after its client."""
+        if self.pid is None:
+            return
+        looks = [Resources.of(self.pid)]
+        while len(looks) < N_LOOKS:
+            await asyncio.sleep(LOOK_S)
+            looks.append(Resources.of(self.pid))
+        self.resources.append(min(looks, key=lambda look: look.n_descriptors))
 
 
 def main() -> int:
