@@ -18,7 +18,7 @@ from helios.server.fields import Fields, checked_text, parse_json
 # OpenAI renamed `system` to `developer`; templates know the old name.
 _ROLES = {"system": "system", "developer": "system", "user": "user", "assistant": "assistant", "tool": "tool"}
 _REASONING_NAMES = ("reasoning_content", "reasoning")
-_PART_TYPES = {"text": "text", "input_text": "text", "output_text": "text", "refusal": "refusal"}
+PART_TYPES = {"text": "text", "input_text": "text", "output_text": "text", "refusal": "refusal"}
 
 
 def read_messages(fields: Fields) -> tuple[Message, ...]:
@@ -92,7 +92,7 @@ def read_content(fields: Fields, name: str, *, is_optional: bool = False) -> str
 def _read_part(part: Any, param: str) -> str:
     if not isinstance(part, dict) or not isinstance(part.get("type"), str):
         raise InvalidValueError(f"{param} must be an object with a type", param=param)
-    name = _PART_TYPES.get(part["type"])
+    name = PART_TYPES.get(part["type"])
     if name is None:
         kind = part["type"][:40]
         raise InvalidValueError(f"{param} has the type {kind!r}", hint="this server takes text parts only", param=param)

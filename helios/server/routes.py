@@ -22,6 +22,7 @@ from helios.server.models import list_models, show_model
 from helios.server.openai_chat import create_chat_completion
 from helios.server.openai_completions import create_completion
 from helios.server.openai_responses import create_response
+from helios.server.openapi.document import show_openapi
 from helios.server.page import show_page
 from helios.server.services import Services
 from helios.server.status import WireError, error_body, status_of
@@ -64,6 +65,7 @@ ROUTES = (
     Route("POST", "/tokenize", tokenize),
     Route("POST", "/detokenize", detokenize),
     Route("GET", "/tokenizer_info", show_tokenizer),
+    Route("GET", "/openapi.json", show_openapi),
     Route("GET", "/", show_page, is_public=True),
     Route("GET", "/health", show_health, is_public=True),
     Route("GET", "/ready", show_readiness, is_public=True),

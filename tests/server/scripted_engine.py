@@ -7,6 +7,7 @@ tokens are made, and every generation ends with exactly one Finished or Failed.
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
@@ -72,7 +73,10 @@ class ScriptedGeneration:
 
     def give(self, token_id: int, logprob: float | None = None, candidates: tuple[tuple[int, float], ...] = ()) -> None:
         """One token, and the ending that it brings about."""
-        self._loop.call_soon_threadsafe(self._give, Token(token_id, logprob, candidates=candidates))
+        completed_s = time.monotonic() if self.request.is_timed else None
+        self._loop.call_soon_threadsafe(
+            self._give, Token(token_id, logprob, candidates=candidates, completed_s=completed_s)
+        )
 
     def send(self, event: Event) -> None:
         """Any event that ends nothing."""

@@ -1,0 +1,1 @@
+"""`GET /openapi.json`: what the server accepts and answers, as OpenAPI 3.1."""
