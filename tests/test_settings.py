@@ -80,6 +80,9 @@ def test_a_flag_wins_over_the_environment_and_that_over_the_file(
         ("temperature", "2.5"),
         ("top_k", "40.5"),
         ("vllm_metrics", "yes"),
+        ("grpc_port", "65536"),
+        ("grpc_default_max_new_tokens", "0"),
+        ("grpc_default_max_new_tokens", "all"),
     ],
 )
 def test_a_malformed_value_says_what_is_accepted(name: str, value: str) -> None:
@@ -214,3 +217,9 @@ def test_directories_follow_the_environment(monkeypatch: pytest.MonkeyPatch, tmp
     monkeypatch.setenv("HELIOS_KERNELS", "cpu.x86-64-v3")
     assert native_directory() == tmp_path
     assert kernel_target() == "cpu.x86-64-v3"
+
+
+def test_a_word_may_stand_beside_numbers() -> None:
+    assert Settings.load({"grpc_default_max_new_tokens": "context"}).grpc_default_max_new_tokens == "context"
+    assert Settings.load({"grpc_default_max_new_tokens": "7"}).grpc_default_max_new_tokens == 7
+    assert flag_help("grpc_default_max_new_tokens").endswith("or context; default 20)")

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from helios.tokenizer.tokenizer import Tokenizer
-from tests.server.grpc.conftest import Client, finish_of, ids_of, text_of
-from tests.server.grpc.validator import FinishInfo
+from tests.server.grpc.conftest import Client, RunningGrpc, finish_of, ids_of, request_of, text_of, wait_until
+from tests.server.grpc.validator import FinishInfo, check_stream
 from tests.server.scripted import ScriptedDevice
 
 
@@ -119,8 +119,10 @@ def test_candidates_without_logprobs_are_not_reported(client: Client, device: Sc
     assert device.requests[0].sampling.candidates is None
 
 
-def test_several_sequences_come_interleaved_each_with_its_own_end(client: Client, device: ScriptedDevice) -> None:
-    """GRPC-1: n sequences, distinct by their seeds, one prompt message for all of them."""
+def test_several_sequences_differ_by_their_seeds_and_have_ends_of_their_own(
+    client: Client, device: ScriptedDevice
+) -> None:
+    """GRPC-1: with one prompt message for all of them."""
     device.voice = lambda request, said, mask: (
         request.eos_tokens[0] if len(said) > 6 else 30 + request.sampling.seed % 10
     )
@@ -130,8 +132,23 @@ def test_several_sequences_come_interleaved_each_with_its_own_end(client: Client
     for index in range(4):
         assert ids_of(responses, index)[:7] == [30 + index] * 7
         assert finish_of(responses, index).num_output_tokens == 8
-    order = [each.outputs.index for each in responses[1:]]
-    assert order != sorted(order), "one after the other would not be as they are produced"
+
+
+def test_sequences_are_interleaved_as_their_tokens_come(served: RunningGrpc) -> None:
+    """GRPC-3: nobody waits for another's end."""
+    request = request_of(sampling={"num_sequences": 2})
+    call = served.client().open(request)
+    wait_until(lambda: len(served.engine.generations) == 2)
+    responses = []
+    for index in (1, 0, 0, 1, 0):
+        served.engine.generations[index].give(40)
+        responses.append(next(call))
+        if len(responses) == 1:
+            responses.append(next(call))  # behind the prompt's
+    assert [each.outputs.index for each in responses[1:]] == [1, 0, 0, 1, 0]
+    for generation in served.engine.generations:
+        generation.give(served.engine.eos_tokens[0])
+    check_stream(request, responses + list(call))
 
 
 def test_the_sequences_share_one_prefill(client: Client, device: ScriptedDevice) -> None:
