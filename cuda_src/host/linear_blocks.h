@@ -2,8 +2,8 @@
 // sweep, both over the same block arithmetic. The block type says how weights are stored and what one block adds to the
 // sums:
 //   kNbytes, kTaskScale, Weights<V>(w, next) with add(acc, products, scales), Products<V>(weights, q)
-// V holds the 8 rows of a group (F8), or 16 of two consecutive groups (F16, with AVX-512), the second one `next` bytes
-// further.
+// V holds the 8 rows of a group (F8), and with AVX-512 16 of two consecutive groups (F16), the second one `next` bytes
+// further, or 32 of four (F32, two registers).
 #pragma once
 #include "linear.h"
 #include "q8_rows.h"
@@ -24,9 +24,14 @@ struct GroupVectorOf<2> {
 template <int G>
 using GroupVector = typename GroupVectorOf<G>::type;
 #if defined(HELIOS_AVX512)
-constexpr int kVectorGroups = 2;
+using F32 = Pair<F16>;
+template <>
+struct GroupVectorOf<4> {
+  using type = F32;
+};
+constexpr int kVectorGroups = 2, kSweepVectorGroups = 4;
 #else
-constexpr int kVectorGroups = 1;
+constexpr int kVectorGroups = 1, kSweepVectorGroups = 1;
 #endif
 
 // The fp16 scales at p for the rows of V.
@@ -41,6 +46,10 @@ template <>
 HELIOS_INLINE F16 load_halves<F16>(const uint8_t* p, int64_t next) {
   return (F16)_mm512_cvtph_ps(
       _mm256_inserti128_si256(_mm256_castsi128_si256(load<__m128i>(p)), load<__m128i>(p + next), 1));
+}
+template <>
+HELIOS_INLINE F32 load_halves<F32>(const uint8_t* p, int64_t next) {
+  return {load_halves<F16>(p, next), load_halves<F16>(p + 2 * next, next)};
 }
 // The 32 bytes at p in the low half, those of the next group in the high half.
 HELIOS_INLINE __m512i load_two_groups(const uint8_t* p, int64_t next) {
@@ -70,7 +79,7 @@ HELIOS_INLINE V add_halves(V acc, V lower, V upper, V d, const float* s) {
 
 template <class Block>
 struct BlockFormat {
-  static constexpr int kInputs = kBlock, kGroups = kVectorGroups, kTaskScale = Block::kTaskScale;
+  static constexpr int kInputs = kBlock, kGroups = kVectorGroups, kSweepGroups = kSweepVectorGroups, kTaskScale = Block::kTaskScale;
   using Input = Q8Rows;
 
   static Size group_nbytes(int32_t n_in) { return Size(n_in / kBlock) * Block::kNbytes; }

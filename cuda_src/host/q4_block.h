@@ -98,6 +98,24 @@ struct NibbleProducts<F16> {
   HELIOS_INLINE F16 upper() const { return to_float((I16)sums[1]); }
 };
 
+template <>
+struct Nibbles<F32> {
+  Nibbles<F16> lo, hi;
+  HELIOS_INLINE Nibbles(const uint8_t* w, int64_t next) : lo(w, next), hi(w + 2 * next, next) {}
+  HELIOS_INLINE void keep_in_registers() {
+    lo.keep_in_registers();
+    hi.keep_in_registers();
+  }
+};
+
+template <>
+struct NibbleProducts<F32> {
+  NibbleProducts<F16> lo, hi;
+  HELIOS_INLINE NibbleProducts(const Nibbles<F32>& w, const int8_t* q) : lo(w.lo, q), hi(w.hi, q) {}
+  HELIOS_INLINE F32 lower() const { return {lo.lower(), hi.lower()}; }
+  HELIOS_INLINE F32 upper() const { return {lo.upper(), hi.upper()}; }
+};
+
 #elif defined(HELIOS_AVX2)
 
 template <>

@@ -111,6 +111,10 @@ struct Lanes<F16> {
   using Int = I16;
   static constexpr int n = 16;
 };
+template <>
+struct Lanes<Pair<F16>> {
+  static constexpr int n = 32;
+};
 
 // Memory. No alignment is assumed: an aligned address costs nothing extra on the targets that matter.
 template <class V>
