@@ -1,8 +1,9 @@
 """The model worker: the one thread that owns scheduler, cache books and device.
 
 It knows no sockets and no event loop: commands come in through a locked queue, events go out through `deliver`. It launches ahead
-while a frame is free, then sleeps in the event of a round or a transfer, or on the command queue; it never spins. Every submitted
-request gets exactly one ending, also when the device dies, and when it never answers again.
+while a frame is free, tells what rounds have yielded while the device computes, then sleeps in the event of a round or a transfer,
+or on the command queue; it never spins. Every submitted request gets exactly one ending, also when the device dies, and when it
+never answers again.
 """
 
 from __future__ import annotations
@@ -47,6 +48,7 @@ class ModelWorker:
         self._fault: HeliosError | None = None
         self._ending = threading.Lock()  # held while events are delivered, so that none comes behind an ending
         self._open: set[int] = set()  # keys without an ending
+        self._untold: Delivery = []  # of the last round; the next one is launched first
         self._is_over = threading.Event()
         self._device_timeout_s = device_timeout_s
         self._heartbeat = Heartbeat()
@@ -135,6 +137,7 @@ class ModelWorker:
             return False
         self._heartbeat.beat()
         self._launch()
+        self._give([])
         if self._runtime.n_in_flight:
             self._retire()
         elif self._scheduler.is_waiting:
@@ -155,6 +158,8 @@ class ModelWorker:
             self._runtime.launch(round_)
 
     def _take_commands(self, may_sleep: bool) -> None:
+        if may_sleep:
+            self._give([])
         with self._wake:
             while may_sleep and not self._commands and not self._is_stopping:
                 self._heartbeat.rest()
@@ -167,19 +172,26 @@ class ModelWorker:
         delivery: Delivery = []
         for command in commands:
             delivery.extend(command())
-        self._give(delivery)
+        if delivery:
+            self._give(delivery)
 
     def _give(self, delivery: Delivery) -> None:
-        """Deliver the events of requests that have not ended."""
+        """Deliver what is untold, then this: the events of requests that have not ended."""
         with self._ending:
-            events_of = [(key, events) for key, events in delivery if key in self._open]
-            self._open.difference_update(key for key, events in events_of if isinstance(events[-1], Finished | Failed))
-            if events_of:
-                self._deliver(events_of)
+            untold, self._untold = self._untold, []
+            for part in (untold, delivery):
+                events_of = [(key, events) for key, events in part if key in self._open]
+                self._open.difference_update(
+                    key for key, events in events_of if isinstance(events[-1], Finished | Failed)
+                )
+                if events_of:
+                    self._deliver(events_of)
 
     def _retire(self) -> None:
         round_, completions = self._runtime.complete()
-        self._give(self._scheduler.retire(round_, completions))
+        delivery = self._scheduler.retire(round_, completions)
+        with self._ending:
+            self._untold = delivery
 
     def _drain(self) -> None:
         delivery = self._scheduler.fail_all(ShuttingDownError())

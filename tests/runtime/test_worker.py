@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections import deque
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -12,7 +13,7 @@ import pytest
 from helios.cache.transfer import Store, Transfer
 from helios.errors import DeviceError, DeviceStalledError, HeliosError, InternalError
 from helios.runtime.worker import ModelWorker
-from helios.scheduler.request import Failed, Finished, FinishReason, GenerationRequest, Usage
+from helios.scheduler.request import Event, Failed, Finished, FinishReason, GenerationRequest, Token, Usage
 from helios.scheduler.scheduler import Delivery
 
 REQUEST = GenerationRequest((1, 2), 4)
@@ -93,6 +94,8 @@ class ScriptedRuntime:
     in_flight: int = 0
     started: deque[Transfer] = field(default_factory=deque)
     is_done: bool = False
+    later: dict[str, str] = field(default_factory=dict)  # `breaks` and `hangs` behind the first completion
+    on_complete: Callable[[], None] = lambda: None
 
     @property
     def has_free_frame(self) -> bool:
@@ -116,6 +119,8 @@ class ScriptedRuntime:
     def complete(self) -> tuple[Any, list[Any]]:
         self._call("complete")
         self.in_flight -= 1
+        self.breaks, self.hangs = self.later.get("breaks", self.breaks), self.later.get("hangs", self.hangs)
+        self.on_complete()
         return ROUND, []
 
     def start_transfers(self, transfers: list[Transfer]) -> None:
@@ -212,6 +217,75 @@ def test_a_dead_device_ends_every_request_once(breaks: str) -> None:
     assert not run.worker.is_alive
     run.worker.stop()
     assert len(run.delivered) == 4
+
+
+class TalkingScheduler(ScriptedScheduler):
+    """Every round yields a token of every request, and has to complete before the next."""
+
+    def plan(self) -> Any:
+        self.log.append("plan")
+        if self.n_planned == self.rounds or self.n_planned > self.log.count("retire"):
+            return None
+        self.n_planned += 1
+        return ROUND
+
+    def retire(self, round_: Any, completions: list[Any]) -> Delivery:
+        self.log.append("retire")
+        events: list[Event] = [Token(self.log.count("retire"))]
+        if self.log.count("retire") < self.rounds:
+            return [(key, events) for key in self.keys]
+        keys, self.keys = self.keys, []
+        return [(key, [*events, Finished(FinishReason.LIMIT, Usage(2, 4))]) for key in keys]
+
+
+class LoggedRun(Run):
+    """Deliveries stand in the log too."""
+
+    def _take(self, delivery: Delivery) -> None:
+        self.scheduler.log.append("deliver")
+        super()._take(delivery)
+
+
+def test_what_a_round_yields_is_told_while_the_next_one_is_computed() -> None:
+    """SPEC-7: where a round needs the completion before it, the device does not wait for what is told."""
+    run = LoggedRun(TalkingScheduler(rounds=3)).submit(0)
+    run.worker.start()
+    delivered = run.wait(4)
+    run.worker.stop()
+    log = [entry for entry in run.scheduler.log if entry != "plan"]
+    told_beside = ["launch", "deliver", "complete", "retire"]
+    assert log == ["launch", "complete", "retire", *told_beside, *told_beside, "deliver"]
+    assert [event.token_id for _, event in delivered[:-1]] == [1, 2, 3]
+
+
+@pytest.mark.parametrize("way", ["breaks", "hangs"])
+def test_a_launch_that_fails_loses_nothing_that_was_said(way: str) -> None:
+    """HTTP-2, HTTP-3: the round before it is told first."""
+    run = Run(TalkingScheduler(rounds=3), device_timeout_s=0.3 if way == "hangs" else 60.0).submit(0)
+    run.runtime.later[way] = "launch"
+    run.worker.start()
+    (_, token), (_, ending) = run.wait(2)
+    assert token == Token(1)
+    assert isinstance(ending.error, DeviceError)
+    run.runtime.is_back.set()
+    run.worker.stop()
+    assert len(run.delivered) == 2
+
+
+def test_a_request_cancelled_between_two_rounds_hears_the_first() -> None:
+    """HTTP-3: the ending comes last, whatever ends it."""
+    run = Run(TalkingScheduler(rounds=2)).submit(0)
+
+    def cancel(key: int) -> Delivery:
+        run.scheduler.keys.remove(key)
+        return [(key, [Finished(FinishReason.CANCELLED, Usage(2, 1))])]
+
+    run.scheduler.cancel = cancel  # type: ignore[method-assign]
+    run.runtime.on_complete = lambda: run.worker.cancel(0)
+    run.worker.start()
+    (_, token), (_, ending) = run.wait(2)
+    assert (token, ending.reason) == (Token(1), FinishReason.CANCELLED)
+    run.worker.stop()
 
 
 def test_work_that_nothing_will_ever_move_is_a_bug_and_not_a_hang() -> None:
