@@ -74,6 +74,7 @@ class Generation:
         self._cancel = cancel
         self._events: deque[Event] = deque()
         self._waiter: asyncio.Future[None] | None = None
+        self._loop = asyncio.get_running_loop()
         self._has_ended = False
 
     async def next_batch(self) -> list[Event]:
@@ -81,7 +82,7 @@ class Generation:
         while not self._events:
             if self._has_ended:
                 raise InvalidValueError("this generation has already ended")
-            self._waiter = asyncio.get_running_loop().create_future()
+            self._waiter = self._loop.create_future()
             try:
                 await self._waiter
             finally:

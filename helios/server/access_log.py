@@ -34,13 +34,11 @@ class Tally:
 
     async def next_batch(self) -> list[Event]:
         batch = await self._generation.next_batch()
-        for event in batch:
-            if isinstance(event, Token):
-                self.n_output_tokens += 1
-            elif isinstance(event, Finished):
-                self.usage = event.usage
+        self.n_output_tokens += sum(isinstance(event, Token) for event in batch)
         if self.first_token_s is None and self.n_output_tokens:
             self.first_token_s = self._clock()
+        if isinstance(last := batch[-1], Finished):
+            self.usage = last.usage
         return batch
 
     def cancel(self) -> None:

@@ -15,15 +15,17 @@ from contextlib import ExitStack
 from dataclasses import replace
 from typing import Any, Protocol
 
+from helios.output.events import ContentDelta, OutputEvent, ReasoningDelta
 from helios.scheduler.request import PromptScores, Token
 from helios.server.access_log import Tally
 from helios.server.attribution import Attribution
 from helios.server.choice import Choice, Part
 from helios.server.documents import Envelope, Times, observed_tokens
-from helios.server.exchange import Exchange
+from helios.server.exchange import Exchange, to_json
 from helios.server.frontend import PreparedCall
 from helios.server.services import Services
 from helios.server.sse import EventStream
+from helios.server.text_frame import MARK, TextFrame
 from helios.server.whole_answer import Answer
 
 _Prepare = Callable[[bytes], PreparedCall]
@@ -139,6 +141,9 @@ class _Delivery:
             has_reasoning=services.frontend.has_reasoning(call.reading),
         )
         self._is_first = True
+        # Texts that come with nothing of their own are alike but for the text.
+        self._has_frames = self._options.sampling.candidates is None and not self._options.observation.has_token_ids
+        self._frames: dict[tuple[int, type[OutputEvent]], TextFrame | None] = {}
         self._n_open = len(choices)
 
     async def whole(self) -> None:
@@ -174,12 +179,27 @@ class _Delivery:
                 for token in delta.tokens:
                     await events.send(self._chunk(self._observed(choice.index, token)))
             for part in delta.parts:
-                shown = self._shape.part(choice.index, part)
-                if shown is not None:
-                    await events.send(self._chunk(shown))
+                data = self._part_data(choice.index, part)
+                if data is not None:
+                    await events.send_data(data)
             finish_reason = delta.finish_reason
         self._exchange.outcome.finish_reasons[choice.index] = finish_reason
         await events.send(self._last_chunk(self._shape.ending(choice.index, finish_reason)))
+
+    def _part_data(self, index: int, part: Part) -> bytes | None:
+        """The encoded chunk of a streamed event, None for one that clients do not see."""
+        event = part.event
+        if not self._has_frames or not isinstance(event, ContentDelta | ReasoningDelta):
+            return self._encoded(self._shape.part(index, part))
+        key = index, type(event)
+        if key not in self._frames:
+            entry = self._shape.part(index, Part(type(event)(MARK)))
+            self._frames[key] = None if entry is None else TextFrame(self._chunk(entry))
+        frame = self._frames[key]
+        return None if frame is None else frame.data(event.text)
+
+    def _encoded(self, entry: dict[str, Any] | None) -> bytes | None:
+        return None if entry is None else to_json(self._chunk(entry))
 
     def _observed(self, index: int, token: Token) -> dict[str, Any]:
         return self._shape.observation(index) | observed_tokens((token,), self._times)

@@ -25,6 +25,8 @@ from helios.scheduler.request import Event, Failed, Finished, FinishReason, Prom
 from helios.server.attribution import Attribution, TokenPart
 from helios.server.reading import Reading
 
+_NO_TOKENS: Iterator[Sequence[TokenPart]] = iter(())
+
 
 class Events(Protocol):
     """A running generation."""
@@ -134,7 +136,7 @@ class Choice:
 
     def _parts(self, events: Sequence[OutputEvent]) -> list[Part]:
         """What is shown of the events that one token made certain."""
-        tokens: Iterator[Sequence[TokenPart]] = iter(())
+        tokens: Iterator[Sequence[TokenPart]] = _NO_TOKENS
         if self._attribution is not None and events:
             texts = [event for event in events if isinstance(event, ContentDelta | ReasoningDelta)]
             tokens = iter(self._attribution.take([(event.text, type(event)) for event in texts]))
@@ -142,12 +144,12 @@ class Choice:
 
     def _part(self, event: OutputEvent, tokens: Iterator[Sequence[TokenPart]]) -> Part:
         match event:
+            case ContentDelta():
+                return Part(event, tuple(next(tokens, ())))
             case ToolCallStart():
                 self._n_calls_begun += 1
             case ToolCallEnd():
                 self._n_calls_complete += 1
-            case ContentDelta():
-                return Part(event, tuple(next(tokens, ())))
             case ReasoningDelta():
                 self._count_reasoning(next(tokens, ()))
         return Part(event)

@@ -1,7 +1,7 @@
 """One HTTP request and the response to it, as the endpoints see them.
 
-It knows no sockets and no parser: a Wire carries the bytes. A response starts once, and `write` returns only when the
-reader's socket has taken everything, piece by piece, so that an endpoint that has returned has been read.
+It knows no sockets and no parser: a Wire carries the bytes. A response starts once, and nothing is sent before the reader's
+socket has taken what was sent before it, so that an endpoint that has returned has been read.
 """
 
 from __future__ import annotations
@@ -38,6 +38,8 @@ class Wire(Protocol):
     def send_head(self, status: int, headers: Headers) -> None: ...
     def send_body(self, piece: bytes) -> None: ...
     def send_end(self) -> None: ...
+    @property
+    def is_drained(self) -> bool: ...
     async def drained(self) -> None: ...
 
 
@@ -71,6 +73,13 @@ class Exchange:
                 except asyncio.CancelledError:
                     self._wire.send_body(content[end:])
                     raise
+
+    def try_write(self, content: bytes) -> bool:
+        """Send `content` without waiting. False, and nothing is sent, where it has to wait for a reader or another writer."""
+        if len(content) > _PIECE_NBYTES or self._turn.locked() or not self._wire.is_drained:
+            return False
+        self._wire.send_body(content)
+        return True
 
     def write_filler(self, piece: bytes) -> None:
         """Send filler without waiting, or not at all while something is being sent."""

@@ -27,6 +27,7 @@ class ResponseWriter:
         self._writable.set()
         self._is_closed = False
         self._unsent = b""  # a head, for as long as its body may follow at once
+        self._is_chunked = False
         self.is_last = False
 
     def limit_buffer(self) -> None:
@@ -45,15 +46,25 @@ class ResponseWriter:
             all_headers.append(("Connection", "close"))
         encoded = [(name.encode("latin-1"), value.encode("latin-1")) for name, value in all_headers]
         self._encode(h11.Response(status_code=status, headers=encoded))
+        self._is_chunked = b"\r\ntransfer-encoding: chunked\r\n" in self._unsent.lower()
         self._loop.call_soon(self._flush)
 
     def send_body(self, piece: bytes) -> None:
-        self._encode(h11.Data(data=piece))
+        """A chunk is framed here, as h11 would do it in four times the time: that is a quarter of what a streamed token costs."""
+        if not self._is_chunked:
+            self._encode(h11.Data(data=piece))
+        elif piece and not self._is_closed:  # a chunk of nothing would be the last
+            self._unsent += b"%x\r\n%b\r\n" % (len(piece), piece)
         self._flush()
 
     def send_end(self) -> None:
         self._encode(h11.EndOfMessage())
         self._flush()
+
+    @property
+    def is_drained(self) -> bool:
+        """The kernel has taken all that was sent."""
+        return self._writable.is_set()
 
     async def drained(self) -> None:
         """Wait until the kernel has taken all that was sent."""

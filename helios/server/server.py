@@ -7,6 +7,7 @@ left when `stop` returns.
 from __future__ import annotations
 
 import asyncio
+import gc
 import logging
 import os
 import resource
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
 _LOG = logging.getLogger(__name__)
 _SIGNALS = (signal.SIGTERM, signal.SIGINT)
 _TLS_SHUTDOWN_S = 2.0
+_ACCEPTS_AT_ONCE = 32  # in one turn of the loop, so that thousands that arrive do not hold up those who are here
 _N_OTHER_FILES = 256  # descriptors of the process that are no connections
 
 
@@ -68,11 +70,12 @@ class Server:
             self._listening = await asyncio.get_running_loop().create_server(
                 self._connection,
                 sock=listener.socket,
-                backlog=self._settings.listen_backlog,
+                backlog=_ACCEPTS_AT_ONCE,
                 ssl=listener.tls,
                 ssl_handshake_timeout=self._settings.header_timeout if is_tls else None,
                 ssl_shutdown_timeout=_TLS_SHUTDOWN_S if is_tls else None,
             )
+            listener.socket.listen(self._settings.listen_backlog)
         except OSError as error:
             raise listener.listen_error(error) from error
 
@@ -127,6 +130,7 @@ async def serve_until_signal(
         if grpc_address is not None:
             print(f"Helios serves vllm.Inference at {grpc_address.url}", flush=True)
         notifier.ready(f"serving {engine.served_id} at {listener.url}")
+        gc.freeze()  # what is loaded stays: going through it again and again stops every stream for a tenth of a second
         feeding = asyncio.create_task(notifier.feed_watchdog(engine.is_alive))
         await is_told.wait()
         notifier.stopping()

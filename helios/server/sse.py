@@ -38,8 +38,8 @@ _DIALECT = Dialect()
 class EventStream:
     """`async with EventStream(exchange, ping_interval_s) as stream: await stream.send({...})`.
 
-    Each send waits until the reader's socket has taken the event. A ping is sent after `ping_interval_s` of silence, so that
-    proxies keep the connection while a long prompt is read.
+    Each send waits until the reader's socket has taken what was sent before, and the end until it has taken all. A ping is sent
+    after `ping_interval_s` of silence, so that proxies keep the connection while a long prompt is read.
     """
 
     def __init__(self, exchange: Exchange, ping_interval_s: float, dialect: Dialect = _DIALECT) -> None:
@@ -60,6 +60,10 @@ class EventStream:
         """One event with a JSON document as its data."""
         name = b"event: %b\n" % document["type"].encode() if self._dialect.names_events else b""
         await self._send(b"%bdata: %b\n\n" % (name, to_json(document)))
+
+    async def send_data(self, data: bytes) -> None:
+        """One event with a document that is encoded already, in a dialect that does not name its events."""
+        await self._send(b"data: %b\n\n" % data)
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -86,7 +90,8 @@ class EventStream:
 
     async def _send(self, event: bytes) -> None:
         self._last_sent_s = self._loop.time()
-        await self._exchange.write(event)
+        if not self._exchange.try_write(event):
+            await self._exchange.write(event)
 
     def _schedule_ping(self) -> None:
         self._ping_timer = self._loop.call_at(self._last_sent_s + self._ping_interval_s, self._ping)
