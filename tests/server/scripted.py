@@ -169,6 +169,7 @@ def scripted_engine(
     clock: Callable[[], float],
     shape: CacheShape = CACHE,
     settings: Settings | None = None,
+    n_slots: int = N_SLOTS,
 ) -> Engine:
     """The real engine over a scripted device, running."""
     contract = dataclasses.replace(
@@ -176,9 +177,9 @@ def scripted_engine(
         frontend=frontend,
         vocabulary=tokenizer.vocabulary_size,
     )
-    limits = SchedulerLimits(N_SLOTS, CONTEXT_TOKENS, PREFILL_TOKENS, PAGE_TOKENS, tokenizer.vocabulary_size)
+    limits = SchedulerLimits(n_slots, CONTEXT_TOKENS, PREFILL_TOKENS, PAGE_TOKENS, tokenizer.vocabulary_size)
     bootstrap = Bootstrap(contract, execution_pb2.ExecutionManifest(), tokenizer, chat_template)
-    scheduler = Scheduler(limits, _programs(), CacheBooks(shape), clock)
+    scheduler = Scheduler(limits, _programs(n_slots), CacheBooks(shape), clock)
     capacities = Capacities(limits, shape, page_nbytes=1, row_nbytes=1)
     owned = ExitStack()
     owned.callback(device.close)
@@ -187,11 +188,11 @@ def scripted_engine(
     return engine
 
 
-def _programs() -> ProgramTable:
+def _programs(n_slots: int) -> ProgramTable:
     shapes = {
-        RoundKind.INITIALIZE: ProgramShape(0, "initialize", N_SLOTS, 0),
-        RoundKind.PREFILL: ProgramShape(1, "prefill", N_SLOTS, PREFILL_TOKENS),
-        RoundKind.DECODE: ProgramShape(2, "decode", N_SLOTS, N_SLOTS),
-        RoundKind.MIXED: ProgramShape(3, "mixed", N_SLOTS, PREFILL_TOKENS + N_SLOTS),
+        RoundKind.INITIALIZE: ProgramShape(0, "initialize", n_slots, 0),
+        RoundKind.PREFILL: ProgramShape(1, "prefill", n_slots, PREFILL_TOKENS),
+        RoundKind.DECODE: ProgramShape(2, "decode", n_slots, n_slots),
+        RoundKind.MIXED: ProgramShape(3, "mixed", n_slots, PREFILL_TOKENS + n_slots),
     }
     return ProgramTable({kind: [shapes[kind]] if kind in shapes else [] for kind in RoundKind})
