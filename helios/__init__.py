@@ -1,7 +1,7 @@
 """Helios: a language-model server in one file. This docstring is the map.
 
     cli         one file a verb: serve, prepare, pull, inspect, verify, keygen, chat, bench
-    server      HTTP/1.1, SSE, OpenAI JSON, metrics; `status.py` alone maps errors to statuses
+    server      HTTP/1.1, SSE, OpenAI JSON, gRPC, metrics; `status.py` alone maps errors to statuses
     engine      the life of a request, with exactly one ending; Bootstrap
     runtime     ModelRuntime: load, frames, completions, worker loop (may use scheduler)
     scheduler   lifecycle, admission, cohort and program choice; pure, clock injected

@@ -8,7 +8,7 @@ import grpc
 import pytest
 from google.protobuf import struct_pb2
 
-from helios.errors import InternalError
+from helios.errors import InternalError, InvalidValueError
 from helios.tokenizer.tokenizer import Tokenizer
 from tests.server.grpc.conftest import Client, GenerateRequest, RunningGrpc, request_of, wait_until
 
@@ -197,7 +197,12 @@ def test_bytes_that_are_no_message_are_an_error(client: Client) -> None:
     assert client.generate().outputs.HasField("finish_info")
 
 
-def test_error_text_is_short_whatever_was_sent(client: Client) -> None:
+def test_an_error_that_says_much_is_cut(served: RunningGrpc) -> None:
     """GRPC-4: long status messages break clients."""
+    served.engine.submit_error = InvalidValueError("x" * 100_000)
+    assert len(served.client().refused()[1]) == 1000
+
+
+def test_error_text_is_short_whatever_was_sent(client: Client) -> None:
     assert len(client.refused(model="m" * 100_000)[1]) <= 1000
     assert len(client.refused(decoding={"regex": "(" * 100_000})[1]) <= 1000
