@@ -166,7 +166,10 @@ class ScriptedEngine:
         generation = ScriptedGeneration(request)
         self.generations.append(generation)
         if self.answer is not None:
-            for token_id in self.tokenizer.encode(self.answer, allow_special=False):
+            tokens = self.tokenizer.encode(self.answer, allow_special=False)
+            if not request.eos_tokens:  # nothing but the limit ends it
+                tokens += tokens[-1:] * (request.output_limit - len(tokens))
+            for token_id in tokens:
                 generation.give(token_id, self.logprob, ((token_id, -0.5), (0, -2.0)) if self.logprob else ())
             for token_id in request.eos_tokens[:1]:
                 generation.give(token_id)

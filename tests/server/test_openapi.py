@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import Any
 
 import hypothesis
@@ -15,6 +16,8 @@ from schemathesis import GenerationMode
 from schemathesis.checks import not_a_server_error
 from schemathesis.specs.openapi import checks
 
+from helios.errors import RequestError
+from helios.server.frontend import Frontend
 from helios.server.openapi.noted import noted_properties
 from helios.server.routes import ROUTES
 from helios.settings import Settings
@@ -30,7 +33,7 @@ CHECKS = [
     checks.response_schema_conformance,
     checks.negative_data_rejection,
 ]
-N_EXAMPLES = 40
+N_EXAMPLES = 25
 ASKED = {"messages": [{"role": "user", "content": "hi"}]}
 
 
@@ -160,6 +163,37 @@ def test_generated_requests_are_answered_as_described(
         case.call_and_validate(checks=CHECKS, timeout=30)
 
     run()
+
+
+# -- every field by itself
+
+PROBES: list[Any] = [
+    None, True, False, -1, 0, 1, 2, 3, 17, 21, 101, 1.5, -2.5, -1e9, 1 << 40, 1 << 64, "", "x", "none", "0", "x" * 5000,
+    [], [1], [1.5], ["x"], [""], ["a", "b", "c", "d", "e"], [[1]], [[]], [None], [{}], list(range(1025)), [{"role": "user"}],
+    {}, {"1": 1}, {"1": 101}, {"x": 1}, {"01": 1}, {"type": "text"}, {"type": "x"}, {"type": "function"}, {"regex": ""},
+    {"include_usage": 1}, {"choice": []}, [{"role": "x", "content": "x"}], [{"type": "function", "function": {"name": "a b"}}],
+    [{"role": "tool", "content": None}], [{"role": "user", "content": [{"type": "text"}]}],
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("path", ["/v1/chat/completions", "/v1/completions"])
+def test_a_field_that_breaks_its_schema_is_refused(
+    described: RunningServer, document: dict[str, Any], path: str
+) -> None:
+    """Each field alone, each value: refused where the schema says so, and never more than refused."""
+    schema = body_schema(document, path)
+    frontend = Frontend(described.engine, 1)  # type: ignore[arg-type]
+    prepare = frontend.prepare_chat if "chat" in path else frontend.prepare_completion
+    taken: list[str] = []
+    for name, field in schema["properties"].items():
+        validator = jsonschema.Draft202012Validator(field)
+        for value in PROBES:
+            with suppress(RequestError):
+                prepare(json.dumps(schema["examples"][0] | {name: value}).encode())
+                if not validator.is_valid(value):
+                    taken.append(f"{name}={str(value)[:60]}")
+    frontend.close()
+    assert taken == []
 
 
 # -- written requests, and whole answers
