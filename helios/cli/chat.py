@@ -11,11 +11,13 @@ import asyncio
 import contextlib
 import json
 from collections.abc import Generator, Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from helios.cli.model import add_settings, core_path, load_settings, start_engine
+from helios.cli.piece import Piece, shown
 from helios.cli.remote import RemoteAssistant
-from helios.errors import HeliosError
+from helios.errors import HeliosError, MissingFileError, SettingError
 
 if TYPE_CHECKING:
     from helios.engine import Engine
@@ -29,7 +31,7 @@ _HELP = "/new starts over, /quit ends, Ctrl-C cuts an answer short"
 class Assistant(Protocol):
     """Who answers a chat request's body, piece by piece. Closing the generator cancels the answer."""
 
-    def reply(self, body: dict[str, Any]) -> Generator[str, None, None]: ...
+    def reply(self, body: dict[str, Any]) -> Generator[Piece, None, None]: ...
     def close(self) -> None: ...
 
 
@@ -40,15 +42,28 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--temperature", type=float, help="0 always takes the likeliest token")
     parser.add_argument("--max-tokens", type=int, help="most tokens of one answer")
     parser.add_argument("--seed", type=int, help="makes sampling repeatable")
+    parser.add_argument("--reasoning-effort", metavar="LEVEL", help="none to high, for models that reason")
+    parser.add_argument("--schema", type=Path, metavar="FILE", help="a JSON Schema that every answer follows")
     add_settings(parser, _ENGINE_SETTINGS)
 
 
 def run(arguments: argparse.Namespace) -> int:
-    options = {name: getattr(arguments, name) for name in ("temperature", "max_tokens", "seed")}
+    options = {name: getattr(arguments, name) for name in ("temperature", "max_tokens", "seed", "reasoning_effort")}
+    if arguments.schema is not None:
+        options["structured_outputs"] = {"json": _read_schema(arguments.schema)}
     opening = [{"role": "system", "content": arguments.system}] if arguments.system else []
     with contextlib.closing(_assistant(arguments)) as assistant:
         converse(assistant, opening, options)
     return 0
+
+
+def _read_schema(path: Path) -> Any:
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise MissingFileError(f"--schema {path} cannot be read: {error.strerror}") from error
+    except ValueError as error:
+        raise SettingError(f"--schema {path} is not JSON: {error}") from error
 
 
 def converse(assistant: Assistant, opening: list[dict[str, str]], options: dict[str, Any]) -> None:
@@ -85,13 +100,13 @@ def _lines() -> Iterator[str]:
             yield line
 
 
-def _print_answer(pieces: Generator[str, None, None]) -> str:
-    """Print an answer as it comes; returns what was said, all or up to Ctrl-C."""
+def _print_answer(pieces: Generator[Piece, None, None]) -> str:
+    """Print an answer as it comes; returns what was said, all or up to Ctrl-C, without the reasoning."""
     said: list[str] = []
     try:
-        for piece in pieces:
-            said.append(piece)
-            print(piece, end="", flush=True)
+        for text, answer in shown(pieces):
+            said.append(answer)
+            print(text, end="", flush=True)
     except KeyboardInterrupt:
         pieces.close()
     print()
@@ -115,15 +130,17 @@ class LocalAssistant:
         self._frontend = Frontend(engine, 1)
         self._runner = asyncio.Runner()
 
-    def reply(self, body: dict[str, Any]) -> Generator[str, None, None]:
-        from helios.output.events import ContentDelta
+    def reply(self, body: dict[str, Any]) -> Generator[Piece, None, None]:
+        from helios.output.events import ContentDelta, ReasoningDelta
 
         call = self._frontend.prepare_chat(json.dumps(body).encode())
         choice = self._runner.run(self._start(call))
         try:
             while True:
                 delta = self._runner.run(choice.next_delta())
-                yield "".join(part.event.text for part in delta.parts if isinstance(part.event, ContentDelta))
+                for event in [part.event for part in delta.parts]:
+                    if isinstance(event, ContentDelta | ReasoningDelta):
+                        yield Piece(event.text, isinstance(event, ReasoningDelta))
                 if delta.finish_reason is not None:
                     return
         finally:

@@ -10,6 +10,7 @@ import json
 from collections.abc import Generator, Iterator
 from typing import Any
 
+from helios.cli.piece import Piece
 from helios.cli.streams import Endpoint
 from helios.errors import RemoteError
 
@@ -22,7 +23,7 @@ class RemoteAssistant:
     def __init__(self, url: str) -> None:
         self._endpoint = Endpoint.from_url(url)
 
-    def reply(self, body: dict[str, Any]) -> Generator[str, None, None]:
+    def reply(self, body: dict[str, Any]) -> Generator[Piece, None, None]:
         """The answer's text as it arrives. Raises RemoteError with the server's own message when it refuses."""
         connection = http.client.HTTPConnection(self._endpoint.host, self._endpoint.port, timeout=_TIMEOUT_S)
         given = {name: value for name, value in body.items() if value is not None}
@@ -31,7 +32,7 @@ class RemoteAssistant:
             response = connection.getresponse()
             if response.status != http.HTTPStatus.OK:
                 raise RemoteError(_message(response.read(), response.status))
-            yield from _texts(response)
+            yield from _pieces(response)
         except (OSError, http.client.HTTPException) as error:
             reason = str(error) or type(error).__name__
             raise RemoteError(
@@ -44,7 +45,7 @@ class RemoteAssistant:
         """Nothing is kept between answers."""
 
 
-def _texts(response: http.client.HTTPResponse) -> Iterator[str]:
+def _pieces(response: http.client.HTTPResponse) -> Iterator[Piece]:
     for line in response:
         data = line.decode("utf-8").rstrip("\r\n").removeprefix("data: ")
         if data == "[DONE]":
@@ -55,7 +56,9 @@ def _texts(response: http.client.HTTPResponse) -> Iterator[str]:
         if "error" in chunk:
             raise RemoteError(str(chunk["error"]["message"]))
         for choice in chunk["choices"]:
-            yield choice["delta"].get("content") or ""
+            delta = choice["delta"]
+            reasoning = delta.get("reasoning_content")
+            yield Piece(reasoning, is_reasoning=True) if reasoning else Piece(delta.get("content") or "")
     raise RemoteError("the server ended the answer before it was complete")
 
 
