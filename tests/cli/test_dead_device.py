@@ -40,7 +40,7 @@ def server(tmp_path: Path) -> Iterator[ServerProcess]:
     checkpoint = write_tiny(tmp_path / "tiny.gguf", TinyModel())
     core = tmp_path / "tiny.core"
     prepare(checkpoint, core, host_target(), PrepareOptions(), key=KEY, namespace=NAMESPACE)
-    words = ["serve", str(core), "--port", "0", "--accept", NAMESPACE, "--device", "cpu", "--threads", "1"]
+    words = ["serve", str(core), "--port", "0", "--accept", NAMESPACE, "--device", "cpu", "--threads", "1", "--log-level", "error"]
     with ServerProcess([sys.executable, "-c", PROGRAM, *words]) as process:
         yield process
 
