@@ -10,7 +10,6 @@ import argparse
 import asyncio
 import logging
 import os
-import sys
 from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING
 
@@ -21,6 +20,7 @@ from helios.settings import Settings, toml_of
 if TYPE_CHECKING:
     from helios.server.grpc.address import GrpcAddress
 
+STDERR = 2  # the descriptor: a log must reach it whatever stands in sys.stderr
 _LOG = logging.getLogger(__name__)
 
 
@@ -44,7 +44,7 @@ def run(arguments: argparse.Namespace) -> int:
     from helios.server.server import serve_until_signal
 
     with (
-        logging_to(sys.stderr.fileno(), settings),
+        logging_to(STDERR, settings),
         bind(settings) as listener,
         _grpc_address(settings) as grpc_address,
     ):
