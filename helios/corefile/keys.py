@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import base64
 import contextlib
+import glob
 import hashlib
 import os
 import secrets
@@ -17,6 +18,7 @@ from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
+from helios.corefile.temporaries import held, remove_abandoned
 from helios.errors import ArtifactError, CoreKeyError, MissingFileError
 from helios.settings import cache_directory, core_key_file, core_key_text
 
@@ -86,15 +88,12 @@ def create_key(path: Path) -> Ed25519PrivateKey:
     key = Ed25519PrivateKey.generate()
     pem = key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
     temporary = path.with_name(f".{path.name}.{secrets.token_hex(6)}")
-    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    try:
-        with os.fdopen(descriptor, "wb") as file:
-            file.write(pem)
-            file.flush()
-            os.fsync(file.fileno())
+    remove_abandoned(path.parent, f".{glob.escape(path.name)}.*")
+    with held(temporary, mode=0o600), temporary.open("r+b") as file:
+        file.write(pem)
+        file.flush()
+        os.fsync(file.fileno())
         os.link(temporary, path)  # unlike a rename, fails when another process was first
-    finally:
-        temporary.unlink()
     return key
 
 

@@ -15,9 +15,10 @@ from pathlib import Path
 
 
 @contextmanager
-def held(path: Path, *, is_directory: bool = False) -> Iterator[Path]:
-    """Make an empty file or directory at `path`, a new name, and hold it; removed in the end if it is still there."""
-    descriptor = _make(path, is_directory)
+def held(path: Path, *, is_directory: bool = False, mode: int = 0o666) -> Iterator[Path]:
+    """Make an empty file (of `mode`) or private directory at `path`, a new name, and hold it; removed in the end if it is still
+    there."""
+    descriptor = _make(path, is_directory, mode)
     try:
         yield path
     finally:
@@ -37,14 +38,14 @@ def remove_abandoned(directory: Path, pattern: str) -> None:
                 os.close(descriptor)
 
 
-def _make(path: Path, is_directory: bool) -> int:
+def _make(path: Path, is_directory: bool, mode: int) -> int:
     """Its descriptor, locked. Between making and locking another process may take it for abandoned; then it is made again."""
     while True:
         if is_directory:
             path.mkdir(mode=0o700)
             descriptor = os.open(path, os.O_RDONLY)
         else:
-            descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)
+            descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
         fcntl.flock(descriptor, fcntl.LOCK_EX)
         with suppress(FileNotFoundError):
             if os.path.samestat(os.fstat(descriptor), path.stat()):

