@@ -15,6 +15,7 @@ from pathlib import Path
 from types import TracebackType
 
 from helios.errors import SettingError
+from helios.server.path_lock import PathLock
 from helios.server.systemd import activated_socket
 from helios.server.tls import server_context
 from helios.settings import Settings, service_manager
@@ -29,11 +30,18 @@ _KEEPALIVE = (("TCP_KEEPIDLE", 30), ("TCP_KEEPINTVL", 15), ("TCP_KEEPCNT", 4))
 class Listener:
     """Owns a bound socket and, where we made one, its file. Accepted sockets inherit the options that are set on it."""
 
-    def __init__(self, bound: socket.socket, tls: ssl.SSLContext | None, path: Path | None = None) -> None:
+    def __init__(
+        self,
+        bound: socket.socket,
+        tls: ssl.SSLContext | None,
+        path: Path | None = None,
+        lock: PathLock | None = None,
+    ) -> None:
         self.socket = bound
         self.tls = tls
         self._path = path
         self._file_id = _file_id(path) if path else None
+        self._lock = lock
 
     @property
     def url(self) -> str:
@@ -57,6 +65,9 @@ class Listener:
         if self._path is not None and self._file_id is not None and _file_id(self._path) == self._file_id:
             self._path.unlink()
             self._file_id = None
+        if self._lock is not None:
+            self._lock.close()
+            self._lock = None
 
     def __enter__(self) -> Listener:
         return self
@@ -78,7 +89,12 @@ def bind(settings: Settings) -> Listener:
         listener = Listener(passed, tls)
     elif settings.host.startswith(UNIX_PREFIX):
         path = Path(settings.host.removeprefix(UNIX_PREFIX))
-        listener = Listener(_bind_path(path), tls, path)
+        lock = PathLock(path)
+        try:
+            listener = Listener(_bind_path(path), tls, path, lock)
+        except BaseException:
+            lock.close()
+            raise
     else:
         listener = Listener(_bind_address(settings.host, settings.port), tls)
     listener.socket.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, settings.send_buffer)

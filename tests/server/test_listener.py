@@ -156,12 +156,13 @@ def test_a_link_to_a_socket_is_no_socket(socket_path: Path) -> None:
 
 
 def test_the_socket_file_of_a_successor_is_not_removed(socket_path: Path) -> None:
-    first = bind(Settings(host=f"unix:{socket_path}"))
-    second = bind(Settings(host=f"unix:{socket_path}"))  # the first does not listen, so its file looks stale
-    first.close()
-    assert socket_path.exists()
-    second.close()
-    assert not socket_path.exists()
+    """Whoever has put it there."""
+    listener = bind(Settings(host=f"unix:{socket_path}"))
+    socket_path.unlink()
+    with socket.socket(socket.AF_UNIX) as successor:
+        successor.bind(str(socket_path))
+        listener.close()
+        assert socket_path.exists()
 
 
 @pytest.mark.parametrize("path", ["", "missing/api.sock", "x" * 200])
@@ -171,3 +172,20 @@ def test_a_path_that_cannot_be_is_one_line(socket_path: Path, path: str) -> None
         bind(Settings(host=f"unix:{socket_path.parent / path}"))
     assert "\n" not in str(refusal.value)
     assert len(os.listdir("/proc/self/fd")) == n_before  # noqa: PTH208
+
+
+def test_two_servers_that_both_load_do_not_share_a_socket_file(tmp_path: Path) -> None:
+    """The first is bound and does not listen yet; its file looks as if its owner were dead."""
+    path = tmp_path / "s"
+    with bind(Settings(host=f"unix:{path}")), pytest.raises(SettingError, match="is in use"):
+        bind(Settings(host=f"unix:{path}"))
+    assert list(tmp_path.iterdir()) == []
+    with bind(Settings(host=f"unix:{path}")) as again:
+        assert again.url == f"unix:{path}"
+
+
+def test_a_killed_servers_lock_holds_nobody_up(tmp_path: Path) -> None:
+    (tmp_path / ".s.lock").touch()
+    with bind(Settings(host=f"unix:{tmp_path / 's'}")):
+        assert {path.name for path in tmp_path.iterdir()} == {"s", ".s.lock"}
+    assert list(tmp_path.iterdir()) == []
