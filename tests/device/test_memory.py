@@ -1,0 +1,48 @@
+"""Device memory of the host runtime: allocations below a huge page share slabs, and nobody can tell."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+
+from helios.device.device import Device
+
+MATRIX_BYTES = 1_000_000  # 33 of them fill a slab
+N_MATRICES = 80
+
+
+def mapped_bytes() -> int:
+    status = Path("/proc/self/status").read_text()
+    return int(status.split("VmSize:")[1].split()[0]) * 1024
+
+
+def test_memory_is_zero_whatever_was_there_before(device: Device) -> None:
+    for _ in range(3):
+        buffers = [device.allocate(MATRIX_BYTES) for _ in range(N_MATRICES)]
+        for buffer in buffers:
+            assert not device.download(buffer.address, buffer.size_bytes).any()
+            device.upload(buffer.address, np.full(MATRIX_BYTES, 0xFF, np.uint8))
+        for buffer in buffers:
+            buffer.close()
+
+
+def test_neighbours_in_a_slab_keep_their_contents(device: Device) -> None:
+    sizes = [16 << 10, 100_001, MATRIX_BYTES, (2 << 20) - 1, 16_385] * 20
+    buffers = [device.allocate(size) for size in sizes]
+    for i, buffer in enumerate(buffers):
+        device.upload(buffer.address, np.full(buffer.size_bytes, i, np.uint8))
+    for buffer in buffers[::2]:
+        buffer.close()
+    for i, buffer in list(enumerate(buffers))[1::2]:
+        assert (device.download(buffer.address, buffer.size_bytes) == i).all()
+
+
+def test_a_slab_goes_with_its_last_allocation(device: Device) -> None:
+    survivor = device.allocate(MATRIX_BYTES)
+    before = mapped_bytes()
+    for _ in range(20):
+        for buffer in [device.allocate(MATRIX_BYTES) for _ in range(N_MATRICES)]:
+            buffer.close()
+    assert mapped_bytes() - before < 2 * N_MATRICES * MATRIX_BYTES
+    device.upload(survivor.address, np.ones(MATRIX_BYTES, np.uint8))
