@@ -116,7 +116,7 @@ FUNCTIONS: dict[str, tuple[Any, ...]] = {
 # Functions that return text: const char*(cudaError_t).
 TEXT_FUNCTIONS = ("cudaGetErrorName", "cudaGetErrorString")
 # Functions that only the host library has.
-HOST_FUNCTIONS: dict[str, tuple[Any, ...]] = {"heliosHostSetThreads": (c_int,)}
+HOST_FUNCTIONS: dict[str, tuple[Any, ...]] = {"heliosHostSetThreads": (c_int,), "heliosHostTrimMemory": ()}
 
 
 class Cudart:

@@ -94,6 +94,7 @@ class ModelRuntime:
                 runtime._graphs[graph.index] = instantiate(device, manifest.programs[graph.index], bound, n_pages)
             _tune(contract, manifest, device, bound, n_pages)
             device.stream.synchronize()
+            device.trim_heap()
         except BaseException:
             if runtime is not None:
                 runtime.close()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 from pathlib import Path
 
 import numpy as np
@@ -12,9 +13,9 @@ MATRIX_BYTES = 1_000_000  # 33 of them fill a slab
 N_MATRICES = 80
 
 
-def mapped_bytes() -> int:
+def status_bytes(name: str) -> int:
     status = Path("/proc/self/status").read_text()
-    return int(status.split("VmSize:")[1].split()[0]) * 1024
+    return int(status.split(f"{name}:")[1].split()[0]) * 1024
 
 
 def test_memory_is_zero_whatever_was_there_before(device: Device) -> None:
@@ -40,9 +41,23 @@ def test_neighbours_in_a_slab_keep_their_contents(device: Device) -> None:
 
 def test_a_slab_goes_with_its_last_allocation(device: Device) -> None:
     survivor = device.allocate(MATRIX_BYTES)
-    before = mapped_bytes()
+    before = status_bytes("VmSize")
     for _ in range(20):
         for buffer in [device.allocate(MATRIX_BYTES) for _ in range(N_MATRICES)]:
             buffer.close()
-    assert mapped_bytes() - before < 2 * N_MATRICES * MATRIX_BYTES
+    assert status_bytes("VmSize") - before < 2 * N_MATRICES * MATRIX_BYTES
     device.upload(survivor.address, np.ones(MATRIX_BYTES, np.uint8))
+
+
+def test_what_the_heap_holds_free_goes_back_to_the_system(device: Device) -> None:
+    libc = ctypes.CDLL(None)
+    libc.malloc.restype, libc.free.argtypes = ctypes.c_void_p, (ctypes.c_void_p,)
+    blocks = [libc.malloc(60_000) for _ in range(1000)]
+    for block in blocks:
+        ctypes.memset(block, 1, 60_000)
+    for block in blocks[:-1]:  # the last one keeps the heap's end where it is
+        libc.free(block)
+    held = status_bytes("VmRSS")
+    device.trim_heap()
+    assert held - status_bytes("VmRSS") > 50_000_000
+    libc.free(blocks[-1])
