@@ -98,7 +98,8 @@ def _start(
         held.callback(generation.cancel)
         tallies.append(generation)
         pipeline = services.frontend.pipeline(call)
-        attribution = Attribution(services.engine.tokenizer) if needs_tokens else None
+        keeps_all = not call.reading.is_parsed  # plain completions: one entry a token
+        attribution = Attribution(services.engine.tokenizer, keeps_all=keeps_all) if needs_tokens else None
         choices.append(Choice(index, generation, pipeline, call.reading, attribution))
     return choices
 

@@ -32,10 +32,14 @@ class _Group:
 
 
 class Attribution:
-    """One answer's tokens on their way to being text. `push` each token, then `take` what was shown of them."""
+    """One answer's tokens on their way to being text. `push` each token, then `take` what was shown of them.
 
-    def __init__(self, tokenizer: Tokenizer) -> None:
+    With `keeps_all`, tokens that are not shown are parts without bytes of the text behind them, or of the `rest`.
+    """
+
+    def __init__(self, tokenizer: Tokenizer, *, keeps_all: bool = False) -> None:
         self._tokenizer = tokenizer
+        self._keeps_all = keeps_all
         self._decoder = IncrementalDecoder(tokenizer, skip_special=False)
         self._unfinished: list[TokenPart] = []
         self._groups: list[_Group] = []
@@ -57,15 +61,31 @@ class Attribution:
         """The tokens that each of some (text, kind) came from: all texts, in order, that the last token made certain. Kinds tell
         texts apart that markers separate."""
         starts = self._starts(texts)
-        taken = [
-            [] if start < 0 else list(self._between(self._n_gone + start, self._n_gone + start + len(text)))
-            for (text, _), start in zip(texts, starts, strict=True)
-        ]
+        taken: list[list[TokenPart]] = []
+        n_taken = self._n_gone
+        for (text, _), start in zip(texts, starts, strict=True):
+            parts: list[TokenPart] = []
+            if start >= 0:
+                first, last = self._n_gone + start, self._n_gone + start + len(text)
+                parts = [*self._unshown(n_taken, first), *self._between(first, last)]
+                n_taken = last
+            taken.append(parts)
         ends = [start + len(text) for (text, _), start in zip(texts, starts, strict=True) if start >= 0]
         if ends:
             self._last_kind = texts[-1][1]
             self._forget(ends[-1])
         return taken
+
+    def rest(self) -> list[TokenPart]:
+        """With `keeps_all`, the tokens behind the last text that was shown. Call it in the end."""
+        return self._unshown(self._n_gone, self._n_gone + len(self._text))
+
+    def _unshown(self, start: int, end: int) -> list[TokenPart]:
+        """The tokens of all characters from `start` to `end`, which are not shown."""
+        if not self._keeps_all:
+            return []
+        groups = [group for group in self._groups if start <= group.start and group.start + len(group.text) <= end]
+        return [TokenPart(part.token, b"") for group in groups for part in group.parts]
 
     def _starts(self, texts: Sequence[tuple[str, object]]) -> list[int]:
         """Where each text begins, -1 for one that no token spelled. What goes on from the last one begins at once; anything else

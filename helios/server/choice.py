@@ -132,7 +132,14 @@ class Choice:
         self.usage = replace(event.usage, output_tokens=0) if self._reading.is_silent else event.usage
         if self._attribution is not None:
             self._attribution.finish()
-        return self._parts(self._pipeline.finish(Ending(event.reason.value)))
+        parts = self._parts(self._pipeline.finish(Ending(event.reason.value)))
+        if (
+            self._attribution is not None
+            and event.reason is not FinishReason.STOP
+            and (rest := self._attribution.rest())
+        ):
+            parts.append(Part(ContentDelta(""), tuple(rest)))  # an end token has a number and no text
+        return parts
 
     def _parts(self, events: Sequence[OutputEvent]) -> list[Part]:
         """What is shown of the events that one token made certain."""

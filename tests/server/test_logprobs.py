@@ -134,7 +134,7 @@ class ScoringEngine(ScriptedEngine):
             generation.send(PromptScores(tuple(map(scored, request.prompt_tokens[1:]))))
         for token_id in self.tokenizer.encode(answer or "", allow_special=False):
             generation.give(token_id, self.logprob, ((token_id, -0.25), (0, -2.0)) if self.logprob else ())
-        generation.give(self.eos_tokens[0])
+        generation.give(self.eos_tokens[0], self.logprob)
         self.answer = answer
         return generation
 
@@ -162,9 +162,9 @@ def test_completions_have_four_lists_of_equal_length(server: RunningServer) -> N
     assert choice["text"] == " world é"
     lists = choice["logprobs"]
     assert [len(each) for each in lists.values()] == [len(lists["tokens"])] * 4
-    assert lists["tokens"] == [" world", " ", "bytes:\\xc3", "bytes:\\xa9"]
-    assert lists["text_offset"] == [0, 6, 7, 7]
-    assert lists["token_logprobs"] == [-0.25] * 4
+    assert lists["tokens"] == [" world", " ", "bytes:\\xc3", "bytes:\\xa9", ""]  # the end token has no text
+    assert lists["text_offset"] == [0, 6, 7, 7, 8]
+    assert lists["token_logprobs"] == [-0.25] * 5
     assert lists["top_logprobs"][0] == {" world": -0.25}
     assert completion(server, logprobs=2)["logprobs"]["top_logprobs"][0] == {" world": -0.25, "!": -2.0}
     assert completion(server, logprobs=0)["logprobs"]["top_logprobs"][0] == {" world": -0.25}
@@ -249,3 +249,29 @@ def test_offsets_continue_where_the_text_is(plain_tokenizer: Tokenizer) -> None:
     [parts] = attribution.take([("ab", "content")])
     lists = completion_logprobs(plain_tokenizer, parts, 0, 40)
     assert lists["text_offset"] == [40, 41]
+
+
+def test_a_token_without_text_has_its_numbers_too(server: RunningServer) -> None:
+    """lm-eval takes one entry off the end, that of the token it had to generate: there is one, also where that was an end token."""
+    server.engine.answer = ""
+    prompt = server.engine.tokenizer.encode("hello é!", allow_special=True)
+    lists = completion(server, prompt=prompt, logprobs=1, echo=True, max_tokens=1)["logprobs"]
+    assert [len(each) for each in lists.values()] == [len(prompt) + 1] * 4
+    assert (lists["tokens"][-1], lists["text_offset"][-1]) == ("", len("hello é!"))
+    body = {"prompt": prompt, "logprobs": 1, "echo": True, "max_tokens": 1, "stream": True}
+    *chunks, _ = events_of(server.exchange("POST", "/v1/completions", json.dumps(body).encode())[2])
+    streamed = [chunk["choices"][0]["logprobs"] for chunk in chunks if chunk["choices"][0]["logprobs"]]
+    assert [name for each in streamed for name in each["tokens"]] == lists["tokens"]
+
+
+def test_control_tokens_in_an_answer_keep_their_place(plain_tokenizer: Tokenizer) -> None:
+    """Not shown, and counted where they came."""
+    attribution = Attribution(plain_tokenizer, keeps_all=True)
+    tokens = [plain_tokenizer.encode(text, allow_special=False) for text in ("a", "<x>", "b", "<y>")]
+    for token_id in [token_id for part in tokens for token_id in part]:
+        attribution.push(Token(token_id))
+    first, second = attribution.take([("a", "content"), ("b", "content")])
+    assert [part.spelled for part in first] == [b"a"]
+    assert [part.token.token_id for part in second] == tokens[1] + tokens[2]
+    assert b"".join(part.spelled for part in second) == b"b"
+    assert [part.token.token_id for part in attribution.rest()] == tokens[3]

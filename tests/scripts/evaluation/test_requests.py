@@ -87,6 +87,8 @@ def test_loglikelihoods_are_those_of_a_direct_computation(model: ServedModel, wi
         batch = pairs[first : first + 4]
         choices = model.post("/v1/completions", scored([tokens for tokens, _ in batch]))["choices"]
         assert [choice["index"] for choice in choices] == [0, 1, 2, 3]
+        for choice, (tokens, _) in zip(choices, batch, strict=True):
+            assert len(choice["logprobs"]["token_logprobs"]) == len(tokens) + 1  # also where an end token was generated
         found += [parsed(choice, n_context) for choice, (_, n_context) in zip(choices, batch, strict=True)]
     for (context, continuation), (_, n_context), expected in list(zip(PAIRS, pairs, found, strict=True))[:4]:
         (choice,) = model.post("/v1/completions", scored(context + continuation))["choices"]
