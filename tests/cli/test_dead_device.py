@@ -35,13 +35,18 @@ sys.exit(main(sys.argv[1:]))
 """
 
 
-@pytest.fixture
-def server(tmp_path: Path) -> Iterator[ServerProcess]:
+# And one whose device does not come back from it.
+HANGING = PROGRAM.replace('raise DeviceError("an illegal address was read")', "import time; time.sleep(3600)")
+
+
+@pytest.fixture(params=[PROGRAM])
+def server(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[ServerProcess]:
     checkpoint = write_tiny(tmp_path / "tiny.gguf", TinyModel())
     core = tmp_path / "tiny.core"
     prepare(checkpoint, core, host_target(), PrepareOptions(), key=KEY, namespace=NAMESPACE)
-    words = ["serve", str(core), "--port", "0", "--accept", NAMESPACE, "--device", "cpu", "--threads", "1", "--log-level", "error"]
-    with ServerProcess([sys.executable, "-c", PROGRAM, *words]) as process:
+    words = ["serve", str(core), "--port", "0", "--accept", NAMESPACE, "--device", "cpu", "--threads", "1"]
+    words += ["--log-level", "error", "--device-timeout", "3"]
+    with ServerProcess([sys.executable, "-c", request.param, *words]) as process:
         yield process
 
 
@@ -63,3 +68,17 @@ def test_a_dead_device_is_told_to_everyone_and_the_process_exits(server: ServerP
     assert server.exit_status == 0
     assert "the device failed, nothing is served any more: an illegal address was read" in server.last_words
     assert "Traceback" not in server.last_words
+
+
+@pytest.mark.parametrize("server", [HANGING], indirect=True)
+def test_a_device_that_never_comes_back_does_not_keep_the_process(server: ServerProcess) -> None:
+    """HTTP-3, HTTP-4: its requests end, health tells it, and SIGTERM is followed by the end, with status 1."""
+    url = f"http://{server.endpoint.host}:{server.endpoint.port}"
+    body = {"prompt": [5, 6, 7], "max_tokens": 100, "ignore_eos": True}
+    for _ in range(2):
+        response = httpx.post(url + "/v1/completions", json=body, timeout=60)
+        assert (response.status_code, response.json()["error"]["code"]) == (500, "device_stalled")
+    health = httpx.get(url + "/health")
+    assert (health.status_code, health.json()) == (503, {"status": "failed", "error": "device_stalled"})
+    server.close()
+    assert server.exit_status == 1
