@@ -70,7 +70,7 @@ def measure(core_path: Path, n_rounds: int) -> Iterator[tuple[int, tuple[float, 
         values = RoundValues(contract.completion.lanes_capacity, contract.pages_per_slot)
         for n_lanes in (n for n in LANES if n <= programs.lanes(RoundKind.DECODE)):
             round_ = decode_round(n_lanes, programs)
-            index = round_.program.index
+            index = program_index(round_)
             packer = Packer(contract.graphs[index], contract.destinations, staging)
             launch = partial(runtime.launch, round_)
             times_us = (
@@ -91,7 +91,7 @@ def _pack(packer: Packer, values: RoundValues, round_: Round) -> None:
 
 
 def _stage(frame: Frame, values: RoundValues, round_: Round) -> None:
-    frame.stage(round_.program.index, values.of(round_, 1, 0))
+    frame.stage(program_index(round_), values.of(round_, 1, 0))
 
 
 def decode_round(n_lanes: int, programs: ProgramTable) -> Round:
@@ -103,6 +103,11 @@ def decode_round(n_lanes: int, programs: ProgramTable) -> Round:
         for slot in range(n_lanes)
     )
     return Round(program, tuple(lanes), n_lanes, ())
+
+
+def program_index(round_: Round) -> int:
+    assert round_.program is not None
+    return round_.program.index
 
 
 def median_us(
