@@ -106,7 +106,8 @@ void* obtain_large(size_t nbytes, Allocation* allocation) {
 
 void* obtain_from_slab(size_t nbytes, Allocation* allocation) {
   std::list<Slab>& slabs = book().slabs;
-  const size_t part_nbytes = (nbytes + small_alignment - 1) & ~(small_alignment - 1);
+  // A cache line that is nobody's ends each part: what runs over the end of one does not start in another one.
+  const size_t part_nbytes = ((nbytes + small_alignment - 1) & ~(small_alignment - 1)) + small_alignment;
   if (slabs.empty() || part_nbytes > slab_nbytes - slabs.back().used_nbytes) {
     Slab slab;
     slab.start = map_huge_pages(slab_nbytes, &slab.mapping);
