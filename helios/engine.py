@@ -18,7 +18,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import cast
 
-from helios.cache.books import CacheBooks
+from helios.cache.books import CacheBooks, prefix_key
+from helios.cache.journal import Journal
 from helios.contract.prepared import PreparedContract, SamplingDefaults
 from helios.contract.schema import core_pb2, execution_pb2
 from helios.corefile.authorize import authorize
@@ -136,8 +137,9 @@ class Engine:
         settings: Settings,
         place: str,
         owned: ExitStack,
+        journal: Journal | None = None,
     ) -> None:
-        """`place` says where it runs; `owned` closes what the worker runs on, after it has stopped."""
+        """`place` says where it runs; `owned` closes what the worker runs on, after it has stopped; `journal` is the cache's."""
         contract = bootstrap.contract
         self.capacities = capacities
         self._owned = owned
@@ -152,7 +154,9 @@ class Engine:
         self.is_stuck = False  # closed, and the device has not come back: its memory goes with the process
         self._worker = ModelWorker(runtime, scheduler, self._deliver, settings.device_timeout)
         self.served_id = contract.served_id
-        self.aliases = contract.aliases
+        names = dict.fromkeys((*contract.aliases, *settings.alias))
+        self.aliases = tuple(name for name in names if name != contract.served_id)
+        self.journal = journal
         self.context_tokens = capacities.limits.context_tokens
         self.vocabulary = contract.vocabulary
         self.tokenizer = bootstrap.tokenizer
@@ -188,9 +192,12 @@ class Engine:
                 n_host_rows=shape.n_host_rows,
             )
             runtime = owned.enter_context(loaded)
-            scheduler = Scheduler(limits, program_table(contract), CacheBooks(shape), time.monotonic)
+            journal = None
+            if settings.kv_events is not None:
+                journal = Journal(prefix_key(limits.cache_identity, "", "", ()))
+            scheduler = Scheduler(limits, program_table(contract), CacheBooks(shape, journal), time.monotonic)
             place = f"{device.name} ({device.reason})"
-            engine = cls(bootstrap, capacities, runtime, scheduler, settings, place, owned.pop_all())
+            engine = cls(bootstrap, capacities, runtime, scheduler, settings, place, owned.pop_all(), journal)
         engine._worker.start()
         return engine
 

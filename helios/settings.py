@@ -21,6 +21,10 @@ from helios.errors import MissingFileError, SettingError
 
 VERSION = "0.1.0"
 ENVIRONMENT_PREFIX = "HELIOS_"
+_ZMQ_ENDPOINT = (
+    r"tcp://(\*|[\w.-]+|\[[0-9A-Fa-f:.]+\]):(\*|\d{1,5})|ipc://\S+",
+    "tcp://ADDRESS:PORT or ipc://PATH; * is every address, or a free port",
+)
 _BOOLEANS: Mapping[object, bool] = {True: True, "true": True, False: False, "false": False}
 
 
@@ -144,6 +148,23 @@ class Settings:
         low=1,
         high=(1 << 31) - 1,
         words=("context",),
+    )
+    kv_events: str | None = _setting(
+        None,
+        "where to publish over ZeroMQ which prefixes the cache holds, for routers (not published)",
+        str,
+        form=_ZMQ_ENDPOINT,
+    )
+    kv_events_replay: str | None = _setting(
+        None, "where to answer who has missed some of it (nowhere)", str, form=_ZMQ_ENDPOINT
+    )
+    kv_events_topic: str | None = _setting(None, "topic of what is published (the empty one)", str)
+    alias: tuple[str, ...] = _setting(
+        (),
+        "name of the model that requests may use too; give several by commas or by repeating it",
+        str,
+        form=(r"[^\s,\x00-\x1f]{1,200}", "up to 200 characters without spaces and commas"),
+        is_list=True,
     )
     device: str = _setting("auto", "where programs run", str, choices=("auto", "cpu", "cuda"))
     context: int | None = _setting(

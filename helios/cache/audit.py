@@ -12,6 +12,7 @@ from itertools import pairwise
 from typing import NoReturn, TypeVar
 
 from helios.cache.holding import Holding
+from helios.cache.journal import Journal
 from helios.cache.prefix import PrefixNode, PrefixTree, Snapshot
 from helios.cache.residence import Residence
 from helios.cache.resident import NOWHERE, Resident
@@ -36,6 +37,7 @@ class Audit:
         rows: Residence[Snapshot],
         holdings: Collection[Holding],
         retention: Retention,
+        journal: Journal | None = None,
         *,
         is_truncatable: bool,
     ) -> None:
@@ -44,6 +46,7 @@ class Audit:
         self._rows = rows
         self._holdings = holdings
         self._retention = retention
+        self._journal = journal
         self._is_truncatable = is_truncatable
         self._nodes = list(tree.walk())
         self._snapshots = [snapshot for node in self._nodes for snapshot in node.snapshots]
@@ -61,6 +64,8 @@ class Audit:
         self._check_residence(self._rows, self._snapshots)
         self._check_retention()
         self._check_hands()
+        if self._journal is not None:
+            self._check_journal(self._journal)
 
     # -- the tree
 
@@ -208,3 +213,14 @@ class Audit:
         rows += [row for holding in self._holdings for row in holding.rows]
         self._rows.device.check(rows)
         self._rows.host.check([snapshot.host_id for snapshot in self._snapshots if snapshot.host_id != NOWHERE])
+
+    def _check_journal(self, journal: Journal) -> None:
+        """What it has noted is what a lookup under its key can find, on the device or in host memory."""
+        pending = [node for node in self._nodes if node.parent is None and self._tree.key_of(node) == journal.key]
+        found: set[PrefixNode] = set()
+        while pending:
+            children = pending.pop().children.values()
+            pending.extend(children)
+            found.update(child for child in children if child.is_somewhere)
+        if journal.pages != found:
+            _wrong(f"{len(journal.pages)} pages are in the journal, {len(found)} in the tree")

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 
 from helios.cache.audit import Audit
 from helios.cache.holding import NO_MATCH, Holding, Match
+from helios.cache.journal import Journal
 from helios.cache.lookup import PrefixLookup
 from helios.cache.prefix import PrefixNode, PrefixTree, Snapshot, Tokens
 from helios.cache.residence import Residence
@@ -51,10 +52,12 @@ class CacheShape:
 
 
 class CacheBooks:
-    """The only class of the cache that the scheduler calls. Every call is synchronous and leaves the books balanced."""
+    """The only class of the cache that the scheduler calls. Every call is synchronous and leaves the books balanced. A `journal`
+    is told of every page that begins or ceases to be reusable."""
 
-    def __init__(self, shape: CacheShape) -> None:
+    def __init__(self, shape: CacheShape, journal: Journal | None = None) -> None:
         self.shape = shape
+        self._journal = journal
         self._tree = PrefixTree(shape.page_tokens)
         self._retention = Retention(shape.n_pages // KEPT_SHARE, self._mark)
         self._pages: Residence[PrefixNode] = Residence(
@@ -319,6 +322,7 @@ class CacheBooks:
             self._rows,
             self._holdings,
             self._retention,
+            self._journal,
             is_truncatable=self.shape.is_truncatable,
         ).check()
 
@@ -354,8 +358,11 @@ class CacheBooks:
         self._pages.pin(node, now)
         holding.nodes.append(node)
         if node.device_id == NOWHERE:
+            is_new = not node.is_somewhere
             self._pages.settle(node, holding.private.pop(node.depth - 1))
             self._n_pages_published += 1
+            if is_new and self._journal is not None and self._tree.key_of(holding.root) == self._journal.key:
+                self._journal.store(node)
         else:
             node.duplicates.append(holding)
             self._n_duplicates += 1
@@ -387,6 +394,8 @@ class CacheBooks:
             self._rows.mark(resident, is_kept)
 
     def _lose_page(self, node: PrefixNode) -> None:
+        if self._journal is not None:
+            self._journal.remove(node)
         for snapshot in list(node.snapshots):
             self._snapshots.forget(snapshot)
         self._tree.prune(node)

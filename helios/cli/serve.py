@@ -40,6 +40,7 @@ def run(arguments: argparse.Namespace) -> int:
         print(toml_of(settings), end="")
         return 0
     from helios.server.access import read_access
+    from helios.server.kv_events.open import open_kv_events
     from helios.server.listener import bind
     from helios.server.server import serve_until_signal
 
@@ -47,11 +48,12 @@ def run(arguments: argparse.Namespace) -> int:
         logging_to(STDERR, settings),
         bind(settings) as listener,
         _grpc_address(settings) as grpc_address,
+        open_kv_events(settings) or nullcontext() as kv_sockets,
     ):
         access = read_access(settings)
         with start_engine(core_path(arguments.model, settings), settings) as engine:
             _LOG.info("%s", engine.description)
-            asyncio.run(serve_until_signal(engine, settings, listener, access, grpc_address))
+            asyncio.run(serve_until_signal(engine, settings, listener, access, grpc_address, kv_sockets))
     if engine.is_stuck:
         os._exit(1)  # an orderly end would wait for the device
     return 0

@@ -42,6 +42,7 @@ MAX_PROMPT_SCORES = 1 << 17
 
 _T = TypeVar("_T")
 _Body = TypeVar("_Body")
+_Tokens = TypeVar("_Tokens", bound=Sequence[int])
 ChatReader = Callable[[Fields, Limits, int], ChatRequest]
 _OPENINGS = {Phase.UNDECIDED: Opening.EITHER, Phase.REASONING: Opening.REASONING}
 
@@ -60,6 +61,14 @@ class PreparedCall:
     echoes: tuple[str, ...] = ()
     n_echoed_silently: int = 0
     shows_prompt_logprobs: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Rendered:
+    """A checked prompt as tokens, and what was asked of its answer."""
+
+    tokens: list[int]
+    options: GenerationOptions
 
 
 class Frontend:
@@ -150,6 +159,16 @@ class Frontend:
         """The length of a chat request's prompt, which may be longer than the context."""
         return len(self.chat_tokens(read(parse_body(body), self._limits, 0).conversation))
 
+    def render_chat(self, body: bytes) -> Rendered:
+        """The prompt of a chat request's body, which fits the context."""
+        request = read_chat_request(parse_body(body), self._limits, 0)
+        return Rendered(self._fitting(self.chat_tokens(request.conversation)), request.options)
+
+    def render_completion(self, body: bytes) -> list[Rendered]:
+        """The same of a plain completion's, each prompt."""
+        request = read_completion_request(parse_body(body), self._limits, 0)
+        return [Rendered(self._fitting(self.prompt_tokens(prompt)), request.options) for prompt in request.prompts]
+
     def prompt_tokens(self, prompt: Prompt, *, adds_bos: bool = True) -> list[int]:
         """The tokens of a raw prompt. It is the caller's whole input, so control tokens may be spelled in it."""
         if not isinstance(prompt, str):
@@ -210,6 +229,12 @@ class Frontend:
 
     # -- generation requests
 
+    def _fitting(self, tokens: _Tokens) -> _Tokens:
+        """The same, or ContextLengthError where they leave no room for an answer."""
+        if len(tokens) >= self._context_tokens:
+            raise ContextLengthError(len(tokens), self._context_tokens - 1)
+        return tokens
+
     def _requests(
         self,
         prompts: Sequence[Sequence[int]],
@@ -231,9 +256,7 @@ class Frontend:
         grammar: CompiledGrammar | None,
         syntax: AnswerSyntax | None,
     ) -> GenerationRequest:
-        n_left = self._context_tokens - len(tokens)
-        if n_left < 1:
-            raise ContextLengthError(len(tokens), self._context_tokens - 1)
+        n_left = self._context_tokens - len(self._fitting(tokens))
         return GenerationRequest(
             prompt_tokens=tuple(tokens),
             output_limit=min(options.output_limit or n_left, n_left),

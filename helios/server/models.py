@@ -1,4 +1,4 @@
-"""`GET /v1/models` and `GET /v1/models/{id}`: what is served here.
+"""`GET /v1/models`, `GET /v1/models/{id}` and `GET /version`: what is served here, and by what.
 
 It knows the served id and its aliases, nothing of files. Aliases are listed too, since requests may name them.
 """
@@ -10,6 +10,7 @@ from typing import Any
 from helios.errors import UnknownModelError
 from helios.server.exchange import Exchange
 from helios.server.services import Services
+from helios.settings import VERSION
 
 
 async def list_models(services: Services, exchange: Exchange) -> None:
@@ -22,6 +23,11 @@ async def show_model(services: Services, exchange: Exchange) -> None:
     if name != services.engine.served_id and name not in services.engine.aliases:
         raise UnknownModelError(name, services.engine.served_id)
     await exchange.respond_json(_model(services, name))
+
+
+async def show_version(services: Services, exchange: Exchange) -> None:
+    """Helios's, where routers ask an engine for its own."""
+    await exchange.respond_json({"version": VERSION})
 
 
 def _model(services: Services, name: str) -> dict[str, Any]:

@@ -18,12 +18,13 @@ from helios.server.cors import CrossOrigin
 from helios.server.exchange import Exchange, Headers
 from helios.server.head import RequestHead
 from helios.server.health import show_health, show_metrics, show_readiness
-from helios.server.models import list_models, show_model
+from helios.server.models import list_models, show_model, show_version
 from helios.server.openai_chat import create_chat_completion
 from helios.server.openai_completions import create_completion
 from helios.server.openai_responses import create_response
 from helios.server.openapi.document import show_openapi
 from helios.server.page import show_page
+from helios.server.render import render_chat_completion, render_completion
 from helios.server.services import Services
 from helios.server.status import WireError, error_body, status_of
 from helios.server.tokenize import detokenize, show_tokenizer, tokenize
@@ -57,6 +58,8 @@ class Route:
 ROUTES = (
     Route("POST", "/v1/chat/completions", create_chat_completion, is_generating=True),
     Route("POST", "/v1/completions", create_completion, is_generating=True),
+    Route("POST", "/v1/chat/completions/render", render_chat_completion),
+    Route("POST", "/v1/completions/render", render_completion),
     Route("POST", "/v1/responses", create_response, is_generating=True),
     Route("POST", "/v1/messages", create_message, is_generating=True, error_body=message_error),
     Route("POST", "/v1/messages/count_tokens", count_message_tokens, error_body=message_error),
@@ -65,6 +68,7 @@ ROUTES = (
     Route("POST", "/tokenize", tokenize),
     Route("POST", "/detokenize", detokenize),
     Route("GET", "/tokenizer_info", show_tokenizer),
+    Route("GET", "/version", show_version),
     Route("GET", "/openapi.json", show_openapi),
     Route("GET", "/", show_page, is_public=True),
     Route("GET", "/health", show_health, is_public=True),

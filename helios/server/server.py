@@ -32,6 +32,8 @@ if TYPE_CHECKING:
     from helios.engine import Engine
     from helios.server.grpc.address import GrpcAddress
     from helios.server.grpc.server import GrpcServer
+    from helios.server.kv_events.publisher import KvEventPublisher
+    from helios.server.kv_events.sockets import KvEventSockets
 
 _LOG = logging.getLogger(__name__)
 _SIGNALS = (signal.SIGTERM, signal.SIGINT)
@@ -57,9 +59,22 @@ class Server:
         self._metrics.connections.set_function(lambda: len(self._connections))
         self._listening: asyncio.Server | None = None
         self._grpc: GrpcServer | None = None
+        self._kv_events: KvEventPublisher | None = None
 
-    async def start(self, listener: Listener, grpc_address: GrpcAddress | None = None) -> None:
-        """Accept connections on a bound listener, and on the gRPC port if there is one; SettingError when that cannot be."""
+    async def start(
+        self,
+        listener: Listener,
+        grpc_address: GrpcAddress | None = None,
+        kv_sockets: KvEventSockets | None = None,
+    ) -> None:
+        """Accept connections on a bound listener, and on the gRPC port if there is one, and publish KV events if there are sockets
+        for them; SettingError when that cannot be."""
+        if kv_sockets is not None and self._engine.journal is not None:
+            from helios.server.kv_events.publisher import KvEventPublisher
+
+            self._services.kv_source = kv_sockets.source
+            self._kv_events = KvEventPublisher(self._engine.journal, kv_sockets)
+            self._kv_events.start()
         if grpc_address is not None:
             from helios.server.grpc.server import GrpcServer  # a large library, loaded only where it serves
 
@@ -105,11 +120,18 @@ class Server:
         await engine_drain
         if grpc_stop is not None:
             await grpc_stop
+        if self._kv_events is not None:
+            self._kv_events.close()
         self._frontend.close()
 
 
 async def serve_until_signal(
-    engine: Engine, settings: Settings, listener: Listener, access: Access, grpc_address: GrpcAddress | None = None
+    engine: Engine,
+    settings: Settings,
+    listener: Listener,
+    access: Access,
+    grpc_address: GrpcAddress | None = None,
+    kv_sockets: KvEventSockets | None = None,
 ) -> None:
     """Serve until SIGTERM or SIGINT, then drain. A second signal ends the process there and then."""
     loop = asyncio.get_running_loop()
@@ -125,10 +147,12 @@ async def serve_until_signal(
     _allow_descriptors(settings.connection_limit + _N_OTHER_FILES)
     server = Server(engine, settings, access)
     with Notifier(service_manager()) as notifier:
-        await server.start(listener, grpc_address)
+        await server.start(listener, grpc_address, kv_sockets)
         print(f"Helios serves {engine.served_id} at {listener.url}", flush=True)
         if grpc_address is not None:
             print(f"Helios serves vllm.Inference at {grpc_address.url}", flush=True)
+        if kv_sockets is not None:
+            print(f"Helios publishes KV events at {kv_sockets.source.endpoint}", flush=True)
         notifier.ready(f"serving {engine.served_id} at {listener.url}")
         gc.freeze()  # what is loaded stays: going through it again and again stops every stream for a tenth of a second
         feeding = asyncio.create_task(notifier.feed_watchdog(engine.is_alive))

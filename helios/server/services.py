@@ -17,12 +17,13 @@ from helios.settings import Settings
 
 if TYPE_CHECKING:
     from helios.engine import Engine
+    from helios.server.kv_events.sockets import Source
 
 
 @dataclass(slots=True)
 class Services:
     """The engine and what stands around it. `started` is in Unix seconds, for `/v1/models`; `origin_s` is the origin of the times
-    that observers are told, by `clock`, which is the scheduler's."""
+    that observers are told, by `clock`, which is the scheduler's; `kv_source`: where KV events can be had, None without them."""
 
     engine: Engine
     settings: Settings
@@ -33,3 +34,4 @@ class Services:
     origin_s: float
     clock: Callable[[], float] = time.monotonic
     is_draining: bool = False
+    kv_source: Source | None = None

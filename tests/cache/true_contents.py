@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from helios.cache.books import CacheBooks, CacheShape
+from helios.cache.books import CacheBooks, CacheShape, prefix_key
 from helios.cache.holding import Holding, Match
+from helios.cache.journal import Journal
 from helios.cache.transfer import Store, Transfer
 
 Contents = tuple[bytes, tuple[int, ...]]
@@ -35,7 +36,7 @@ class Memory:
 
     def __init__(self, shape: CacheShape) -> None:
         self.shape = shape
-        self.books = CacheBooks(shape)
+        self.books = CacheBooks(shape, Journal(prefix_key(b"model", "", "", [])))
         self.sequences: list[Sequence] = []
         self.in_flight: list[tuple[Transfer, Contents]] = []
         self._contents = {

@@ -44,8 +44,14 @@ class Defaults:
 
 def plain_frontend() -> Frontend:
     """A frontend without calls and reasoning."""
-    none = {"tool_syntax": 1, "reasoning_syntax": 1, "image_preparation": 1, "image_layout": 1}
-    return Frontend.from_message(contract_pb2.FrontendContract(eos_tokens=[1], **none))
+    message = contract_pb2.FrontendContract(
+        tool_syntax=contract_pb2.TOOL_SYNTAX_NONE,
+        reasoning_syntax=contract_pb2.REASONING_SYNTAX_NONE,
+        eos_tokens=[1],
+        image_preparation=contract_pb2.IMAGE_PREPARATION_NONE,
+        image_layout=contract_pb2.IMAGE_LAYOUT_NONE,
+    )
+    return Frontend.from_message(message)
 
 
 class ScriptedGeneration:
@@ -140,6 +146,7 @@ class ScriptedEngine:
     is_draining: bool = False
     is_broken: bool = False
     is_closed: bool = False
+    journal: None = None
     fault: HeliosError | None = None
     submit_error: HeliosError | None = None
     generations: list[ScriptedGeneration] = field(default_factory=list)

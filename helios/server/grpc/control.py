@@ -16,6 +16,7 @@ from helios.settings import VERSION
 
 if TYPE_CHECKING:
     from helios.engine import Engine
+    from helios.server.kv_events.sockets import Source
 
 API_VERSION = "vllm"  # the protocol's name; a client refuses any other
 
@@ -31,12 +32,14 @@ _ALONE = control_pb2.ParallelismInfo(
 
 
 class ControlService:
-    """Its methods answer one call each. `model_id` is what clients load the tokenizer and the chat template from."""
+    """Its methods answer one call each. `model_id` is what clients load the tokenizer and the chat template from, `kv_source` where
+    they hear of the cache."""
 
-    def __init__(self, engine: Engine, calls: Calls, model_id: str) -> None:
+    def __init__(self, engine: Engine, calls: Calls, model_id: str, kv_source: Source | None) -> None:
         self._engine = engine
         self._calls = calls
         self._model_id = model_id
+        self._kv_source = kv_source
         self._instance_id = secrets.token_hex(16)
 
     async def get_server_info(
@@ -78,5 +81,20 @@ class ControlService:
     async def get_kv_event_sources(
         self, message: control_pb2.GetKvEventSourcesRequest, context: CallContext
     ) -> control_pb2.GetKvEventSourcesResponse:
-        """No events are published."""
-        return control_pb2.GetKvEventSourcesResponse()
+        """One, or none where no events are published."""
+        source = self._kv_source
+        if source is None:
+            return control_pb2.GetKvEventSourcesResponse()
+        described = control_pb2.KvEventSource(
+            transport="zmq",
+            endpoint=source.endpoint,
+            topic=source.topic,
+            replay_endpoint=source.replay_endpoint,
+            data_parallel_rank=0,
+            encoding="msgpack",
+            schema_version=1,
+            buffer_steps=source.n_buffered,
+            hwm=source.high_water,
+            max_queue_size=source.high_water,
+        )
+        return control_pb2.GetKvEventSourcesResponse(sources=[described])

@@ -93,7 +93,7 @@ class GrpcServer:
         limit = settings.grpc_default_max_new_tokens
         preparation = Preparation(engine, services.frontend, limit if isinstance(limit, int) else None)
         inference = InferenceService(services, preparation, self._calls)
-        control = ControlService(engine, self._calls, settings.grpc_model_id or engine.served_id)
+        control = ControlService(engine, self._calls, settings.grpc_model_id or engine.served_id, services.kv_source)
         return [
             grpc.method_handlers_generic_handler(
                 INFERENCE,

@@ -154,16 +154,27 @@ def _models() -> dict[str, Schema]:
 
 
 def _tokens() -> dict[str, Schema]:
+    rendered = {
+        "request_id": _TEXT,
+        "token_ids": _array(_COUNT),
+        "sampling_params": {"type": "object"},
+        "model": _TEXT,
+        "stream": {"type": "boolean"},
+        "cache_salt": _MAYBE_TEXT,
+        "priority": {"type": "integer"},
+    }
     counted = {"count": _COUNT, "max_model_len": _COUNT, "tokens": _array(_COUNT)}
     return {
         "Tokens": _closed(counted, {"token_strs": _array(_TEXT)}),
         "Text": _closed({"prompt": _TEXT}),
         "Tokenizer": {"type": "object"},
+        "Rendered": _closed(rendered),
+        "RenderedPrompts": _array(ref("Rendered")),
     }
 
 
 def _states() -> dict[str, Schema]:
-    return {"State": _closed({"status": _TEXT})}
+    return {"State": _closed({"status": _TEXT}), "Version": _closed({"version": _TEXT})}
 
 
 def _other_apis() -> dict[str, Schema]:

@@ -41,7 +41,9 @@ def request_bodies(limits: Limits) -> dict[str, Schema]:
     messages = {"model": limits.served_id, "messages": _HELLO, "max_tokens": 1}
     return {
         "/v1/chat/completions": _object(chat, ["messages"], [_chat_example(), _chat_example() | {"stream": True}]),
+        "/v1/chat/completions/render": _object(chat, ["messages"], [_chat_example()]),
         "/v1/completions": _object(plain, ["prompt"], [{"prompt": "Once upon a time", "max_tokens": 8}]),
+        "/v1/completions/render": _object(plain, ["prompt"], [{"prompt": "Once upon a time", "max_tokens": 8}]),
         "/v1/responses": _object(
             _properties(lambda fields: read_response_request(fields, limits, 0), {"input": "Hello"}, _common(limits)),
             ["input"],

@@ -53,6 +53,10 @@ _OPERATIONS = {
         "post", "Continue a conversation.", "ChatCompletion", "ChatCompletionChunk", tells_done=True
     ),
     "/v1/completions": _Operation("post", "Continue raw prompts.", "Completion", "CompletionChunk", tells_done=True),
+    "/v1/chat/completions/render": _Operation(
+        "post", "The tokens that a conversation would be run as, for routers.", "Rendered"
+    ),
+    "/v1/completions/render": _Operation("post", "The same of raw prompts, each.", "RenderedPrompts"),
     "/v1/responses": _Operation("post", "OpenAI's Responses, keeping nothing.", "Response", "ResponseEvent"),
     "/v1/messages": _Operation("post", "Anthropic's Messages.", "Message", "MessageEvent", "MessageError"),
     "/v1/messages/count_tokens": _Operation(
@@ -63,6 +67,7 @@ _OPERATIONS = {
     "/tokenize": _Operation("post", "A prompt or conversation to the tokens that it would be run as.", "Tokens"),
     "/detokenize": _Operation("post", "Tokens to text.", "Text"),
     "/tokenizer_info": _Operation("get", "What the tokenizer is.", "Tokenizer"),
+    "/version": _Operation("get", "What serves.", "Version"),
     "/health": _Operation("get", "200 while the model worker works, else 503: restart it.", "State"),
     "/ready": _Operation("get", "200 while new requests are served, else 503: send them elsewhere.", "State"),
     "/metrics": _Operation("get", "Prometheus metrics.", "text/plain; version=0.0.4"),
