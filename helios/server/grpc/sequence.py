@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from helios.errors import InternalError, ShuttingDownError
+from helios.errors import HeliosError, InternalError, ShuttingDownError
 from helios.scheduler.request import Failed, Finished, FinishReason, PromptScores, Token
 from helios.server.grpc.answer_text import AnswerText
 from helios.server.grpc.preparation import PreparedGeneration
@@ -70,9 +70,13 @@ class AnswerSequence:
         self._is_aborted = is_aborted
         self._n_tokens = 0
         self._last_token: int | None = None
+        self._error: HeliosError | None = None
 
     async def next_delta(self) -> Delta:
-        """What the next batch of events makes visible; the text may be empty while tokens are there."""
+        """What the next batch of events makes visible; the text may be empty while tokens are there. Tokens that came with an error
+        are told before it."""
+        if self._error is not None:
+            raise self._error
         pieces: list[str] = []
         tokens: list[Token] = []
         scores: PromptScores | None = None
@@ -84,10 +88,15 @@ class AnswerSequence:
             elif isinstance(event, PromptScores):
                 scores = event
             elif isinstance(event, Failed):
-                raise event.error
+                self._error = event.error
             else:
                 pieces.append(self._text.finish())
-                finish = self._finish(event)
+                try:
+                    finish = self._finish(event)
+                except HeliosError as error:
+                    self._error = error
+        if self._error is not None and not tokens and scores is None:
+            raise self._error
         return Delta("".join(pieces), tuple(tokens), scores, finish)
 
     def _push(self, token_id: int) -> str:
