@@ -53,7 +53,7 @@ def test_a_reused_prefix_is_consumed_from_the_start() -> None:
 
 
 def test_a_sequence_that_comes_back_goes_on_with_its_limit_and_its_counts() -> None:
-    """CACHE-3, design 7: after a preemption its own output is counted as the device had counted it, and only the rest may follow."""
+    """CACHE-3, design 7: after a preemption its output is counted as the device had counted it, and only the rest may follow."""
     returning = admission(0, frequency_penalty=1.0)
     returning.sequence.tokens += [3, 7, 7]
     values = admission_values([returning], vocabulary=10)
