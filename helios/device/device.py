@@ -42,19 +42,25 @@ class Device:
 
     @classmethod
     def open(cls, name: str = "auto", n_threads: int | None = None) -> Device:
-        """Open `cpu`, `cuda` or `auto`; `n_threads` of the CPU device (None: all that this process may use)."""
+        """Open `cpu`, `cuda` or `auto`; `n_threads` of the CPU device (None: all that this process may use).
+
+        `simt` is the host runtime with the CUDA kernels over an emulator, for tests: the programs of the CPU device, slowly.
+        """
         if name == "cuda":
             raise DeviceError(f"device cuda cannot be used: {cuda.why_not()}", hint="serve with --device cpu")
-        if name not in ("cpu", "auto"):
+        if name not in ("cpu", "simt", "auto"):
             raise DeviceError(f"there is no device {name!r}", hint="use cpu, cuda or auto")
         cudart = Cudart(libraries.runtime_library())
         cudart.call("cudaSetDeviceFlags", abi.DEVICE_BLOCKING_SYNC)
         cudart.call("cudaSetDevice", 0)
         cudart.call("heliosHostSetThreads", n_threads or 0)
-        level = cudart.integer("cudaDeviceGetAttribute", abi.ATTRIBUTE_CAPABILITY_MAJOR, 0)
-        kernels = KernelLibrary.load(cudart, libraries.kernel_library(level))
-        why = "it was asked for" if name == "cpu" else cuda.why_not()
-        return cls(cudart, kernels, "cpu", "host", why)
+        if name == "simt":
+            path = libraries.simt_kernel_library()
+        else:
+            level = cudart.integer("cudaDeviceGetAttribute", abi.ATTRIBUTE_CAPABILITY_MAJOR, 0)
+            path = libraries.kernel_library(level)
+        why = cuda.why_not() if name == "auto" else "it was asked for"
+        return cls(cudart, KernelLibrary.load(cudart, path), "cpu" if name == "auto" else name, "host", why)
 
     def allocate(self, size_bytes: int) -> DeviceBuffer:
         """Zeroed device memory; OutOfMemoryError with the numbers when there is no room."""

@@ -13,6 +13,7 @@ from helios import settings
 from helios.errors import DeviceError
 
 RUNTIME_LIBRARY = "libhelios_cudart.so"
+SIMT_TARGET = "simt"
 
 # The host runtime reports the processor's level as compute capability; best kernels first.
 TARGETS_BY_LEVEL = {
@@ -37,6 +38,11 @@ def kernel_library(level: int) -> Path:
         if path.is_file():
             return path
     return _find(_kernel_library_name(targets[-1] if targets else f"level-{level}"))
+
+
+def simt_kernel_library() -> Path:
+    """The CUDA kernels over the emulator; DeviceError when they are not there, as in a release."""
+    return _find(_kernel_library_name(SIMT_TARGET))
 
 
 def _kernel_library_name(target: str) -> str:

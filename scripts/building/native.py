@@ -1,7 +1,8 @@
 """The native libraries in `build/native/`: the host runtime, and one kernel library for each CPU level.
 
-It knows compilers, not kernels. An object file is named by the digest of all that went into it, so it is never stale; the
-libraries need nothing but glibc, and a kernel's arithmetic is what its source says (no contraction, no reassociation).
+Beside them, for tests only, the CUDA kernels over an emulator of thread blocks (`simt`). It knows compilers, not kernels. An
+object file is named by the digest of all that went into it, so it is never stale; the libraries need nothing but glibc, and
+a kernel's arithmetic is what its source says (no contraction, no reassociation).
 """
 
 from __future__ import annotations
@@ -45,6 +46,7 @@ TARGETS: dict[str, dict[str, list[str]]] = {
     },
     "aarch64": {"aarch64": []},
 }
+SIMT_LIBRARY = "libhelios_kernels.simt.so"
 ZIG_SPELLING = {"-march=x86-64-v3": "-march=x86_64_v3", "-march=x86-64-v4": "-march=x86_64_v4"}
 
 
@@ -88,24 +90,31 @@ def plan(project: Project, compiler: Compiler) -> list[Library]:
     machine = platform.machine()
     if machine not in TARGETS:
         raise BuildError(f"there are no kernels for {machine}; build on one of {', '.join(TARGETS)}")
-    cudart, host = project.root / "cuda_src" / "cudart", project.root / "cuda_src" / "host"
+    source = project.root / "cuda_src"
+    cudart, host = source / "cudart", source / "host"
     libraries = [Library(project.native / "libhelios_cudart.so", _sources(cudart), ())]
     for target, flags in TARGETS[machine].items():
         path = project.native / f"libhelios_kernels.{target}.so"
         level = [ZIG_SPELLING.get(flag, flag) for flag in flags] if is_zig(compiler.command) else flags
         libraries.append(Library(path, _sources(host), (f'-DHELIOS_TARGET="{target}"', *level)))
+    # What a launch may touch is asked of the host's kernels, so they are in it too, but not to run: -O1 compiles fast.
+    extents = tuple(path for path in _sources(host) if path.name != "table.cpp")
+    emulated = (*_sources(source / "cuda", "*.cu"), *_sources(source / "simt"))
+    libraries.append(Library(project.native / SIMT_LIBRARY, (*extents, *emulated), ('-DHELIOS_TARGET="simt"', "-O1")))
     return libraries
 
 
-def _sources(directory: Path) -> tuple[Path, ...]:
-    sources = tuple(sorted(directory.glob("*.cpp")))
+def _sources(directory: Path, pattern: str = "*.cpp") -> tuple[Path, ...]:
+    sources = tuple(sorted(directory.glob(pattern)))
     if not sources:
         raise BuildError(f"there are no C++ sources in {directory}; is this a whole checkout?")
     return sources
 
 
-def _headers(project: Project) -> list[Path]:
-    return sorted((project.root / "cuda_src").rglob("*.h"))
+def _headers(project: Project, library: Library) -> list[Path]:
+    """Those that all sources share, and those beside the library's own."""
+    directories = {project.root / "cuda_src", *(source.parent for source in library.sources)}
+    return sorted(header for directory in directories for header in directory.glob("*.h"))
 
 
 def find_compiler(project: Project) -> Compiler:
@@ -176,7 +185,7 @@ def _build(project: Project, compiler: Compiler, objects: dict[Library, list[Pat
 
 
 def _object(project: Project, compiler: Compiler, library: Library, source: Path) -> Path:
-    key = digest(repr(compiler), *library.flags, source, _headers(project))[:16]
+    key = digest(repr(compiler), *library.flags, source, _headers(project, library))[:16]
     return project.build / "objects" / library.path.stem / f"{source.stem}-{key}.o"
 
 
@@ -187,8 +196,8 @@ def _compile(project: Project, compiler: Compiler, library: Library, source: Pat
     flags = [*compiler.compile_flags, *library.flags, "-Icuda_src"]
     _run(
         project,
-        f"{library.path.stem}-{source.stem}",
-        [*compiler.command, *flags, "-c", source_name, "-o", str(partial)],
+        f"{library.path.stem}-{source.name}",
+        [*compiler.command, *flags, "-x", "c++", "-c", source_name, "-o", str(partial)],
     )
     partial.replace(path)
 

@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path, PurePosixPath
 
+from scripts.building.native import SIMT_LIBRARY
 from scripts.building.project import Project
 from scripts.building.steps import BuildError, Progress, digest, files_below, run_logged, run_step
 
@@ -151,7 +152,8 @@ def _own_entries(project: Project, model: Path | None) -> list[Entry]:
         for path in files_below(package)
         if path.suffix not in {".proto", ".pyi"}
     }
-    files |= {f"native/{path.name}": path for path in project.native.glob("*.so")}
+    libraries = (path for path in project.native.glob("*.so") if path.name != SIMT_LIBRARY)
+    files |= {f"native/{path.name}": path for path in libraries}
     files["LICENSE"] = project.root / "LICENSE"
     if model:
         files[f"model/{model.name}"] = model

@@ -1,4 +1,4 @@
-"""Calls host kernels straight through the library's table, with memory that catches every byte touched outside an extent.
+"""Calls kernels straight through the library's table, with memory that catches every byte touched outside an extent.
 
 It knows argument structs, not what a kernel computes. Each pointer argument is copied into pages of its own, of exactly the
 extent that the kernel asks for and ending at an unmapped page; what stands before it is checked afterwards, and what is only
@@ -33,6 +33,7 @@ NEEDS = {
     "x86-64-v3": {"avx2", "fma", "f16c"},
     "x86-64-v4": {"avx512f", "avx512bw", "avx512vl", "avx512dq", "avx512_vnni"},
     "aarch64": {"asimd"},
+    "simt": set(),
 }
 POINTER_KINDS = {0: "read", 1: "write", 2: "read_write"}
 SCALAR_DTYPES = {3: np.int32, 4: np.int64, 5: np.uint32, 6: np.float32}
@@ -176,6 +177,11 @@ class Library:
     target: str
     kernels: dict[str, Kernel]
 
+    @property
+    def counts_tasks(self) -> bool:
+        """Whether the number of tasks follows the live counts. That of thread blocks follows the capacities."""
+        return self.target != libraries.SIMT_TARGET
+
     def __getitem__(self, name: str) -> Kernel:
         return self.kernels[name]
 
@@ -211,6 +217,12 @@ def runnable_targets() -> list[str]:
 
 
 on_every_target = pytest.mark.parametrize("library", [pytest.param(load(t), id=t) for t in runnable_targets()])
+
+
+# For what would take seconds over the emulator.
+on_every_host_target = pytest.mark.parametrize(
+    "library", [pytest.param(load(t), id=t) for t in runnable_targets() if t != libraries.SIMT_TARGET]
+)
 
 
 def int32(*values: int) -> np.ndarray:

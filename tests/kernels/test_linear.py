@@ -130,7 +130,7 @@ def test_a_row_has_the_same_bits_in_every_batch(library: Library, layout: str, k
             )
             assert (y[:n_rows].view(np.uint32) == alone[:n_rows].view(np.uint32)).all()
             assert (y[n_rows:] == before[n_rows:]).all()
-    assert len(grids) > 3
+    assert len(grids) > 3 or not library.counts_tasks
 
 
 @on_every_target
@@ -189,7 +189,9 @@ def test_live_counts_are_clamped_to_the_capacity(library: Library) -> None:
     given = make_input(library, "q4_1.g8k4", rng.standard_normal((6, 64)).astype(np.float32), 6)
     for n_rows in (-1, -(2**31), 0):
         y = np.full((6, 16), 7, np.float32)
-        assert run_linear(library, "linear.q4_1.g8k4.1", weights, given.stored, y, n_rows, 16) == 0
+        n_tasks = run_linear(library, "linear.q4_1.g8k4.1", weights, given.stored, y, n_rows, 16)
+        assert n_tasks == 0 or not library.counts_tasks
+        assert (y == 7).all()
     for n_rows in (7, 2**31 - 1):
         y = np.full((6, 16), 7, np.float32)
         run_linear(library, "linear.q4_1.g8k4.1", weights, given.stored, y, n_rows, 16)

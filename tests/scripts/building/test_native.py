@@ -24,12 +24,15 @@ extern "C" __attribute__((visibility("default"))) const char* target() {
 
 @pytest.fixture
 def project(tmp_path: Path) -> Project:
-    """A checkout with one source a library."""
-    for name in ("cudart", "host"):
+    """A checkout with a source or two a library."""
+    for name in ("cudart", "host", "cuda", "simt"):
         (tmp_path / "cuda_src" / name).mkdir(parents=True)
     (tmp_path / "cuda_src" / "kernels.h").write_text('#pragma once\n#define SUFFIX ""\n')
     (tmp_path / "cuda_src" / "cudart" / "a.cpp").write_text('extern "C" int zero() { return 0; }\n')
     (tmp_path / "cuda_src" / "host" / "b.cpp").write_text(SOURCE)
+    (tmp_path / "cuda_src" / "host" / "table.cpp").write_text("int not_in_the_emulator();\n")
+    (tmp_path / "cuda_src" / "cuda" / "c.cu").write_text('extern "C" int two() { return 2; }\n')
+    (tmp_path / "cuda_src" / "simt" / "d.cpp").write_text('extern "C" int three() { return 3; }\n')
     return Project(tmp_path, "0", (), {}, ())
 
 
@@ -46,7 +49,7 @@ def test_there_is_a_kernel_library_for_each_level_and_one_runtime(project: Proje
     """Issue 2, item 2."""
     build_native(project)
     targets = TARGETS[platform.machine()]
-    kernels = {f"libhelios_kernels.{target}.so" for target in targets}
+    kernels = {f"libhelios_kernels.{target}.so" for target in (*targets, "simt")}
     assert {path.name for path in project.native.iterdir()} == {"libhelios_cudart.so", *kernels}
     baseline = next(iter(targets))
     assert target_of(project.native / f"libhelios_kernels.{baseline}.so") == baseline
@@ -66,13 +69,16 @@ def test_only_what_changed_is_compiled_again(project: Project, capsys: pytest.Ca
         build_native(project)
         return capsys.readouterr().out
 
-    n_targets = len(TARGETS[platform.machine()])
-    assert f"{n_targets + 1} sources" in line()
+    n_targets = len(
+        TARGETS[platform.machine()]
+    )  # each has both of the host's sources, the emulator one, and two of its own
+    n_sources = 1 + 2 * n_targets + 3
+    assert f"{n_sources} sources" in line()
     assert "up to date" in line()
     (project.root / "cuda_src" / "host" / "b.cpp").write_text(SOURCE + "\n")
-    assert f"{n_targets} sources" in line()
-    (project.root / "cuda_src" / "kernels.h").write_text('#pragma once\n#define SUFFIX "!"\n')
     assert f"{n_targets + 1} sources" in line()
+    (project.root / "cuda_src" / "kernels.h").write_text('#pragma once\n#define SUFFIX "!"\n')
+    assert f"{n_sources} sources" in line()
     for target in list(TARGETS[platform.machine()])[:1]:
         assert target_of(project.native / f"libhelios_kernels.{target}.so") == f"{target}!"
 
@@ -95,6 +101,7 @@ def test_a_library_with_a_missing_function_is_not_built(project: Project) -> Non
 
 def test_a_checkout_without_sources_is_one_sentence(project: Project) -> None:
     """Design 1."""
-    (project.root / "cuda_src" / "host" / "b.cpp").unlink()
+    for source in (project.root / "cuda_src" / "host").iterdir():
+        source.unlink()
     with pytest.raises(BuildError, match="no C\\+\\+ sources in "):
         build_native(project)

@@ -1,0 +1,116 @@
+// What every CUDA kernel shares, and the one place that tells the two compilers apart: nvcc, and the C++ compiler over
+// the emulator in ../simt.
+//
+// HELIOS_CUDA_KERNEL(id, n_threads, n_blocks, body) defines kernel `id` of the vocabulary: `body` runs in blocks of
+// n_threads with the argument struct as `a`; `n_blocks` is the grid, from the scalar arguments alone, because a
+// captured graph keeps it for good. Any grid gives the same bits: a body strides over its work by gridDim. Indices that
+// come from memory (counts, slots, positions, tokens, page ids) are checked before they are used, as in the host
+// kernels, whose meaning these equal.
+#pragma once
+#include <stddef.h>
+#include <stdint.h>
+
+#include "launch.h"
+
+#if defined(__CUDACC__)
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
+
+#define HELIOS_SHARED(type, name, n) __shared__ type name[n]
+
+namespace helios::cuda {
+// cp.async: 4 bytes into shared memory.
+static __device__ __forceinline__ void copy_async_4(void* to, const void* from) {
+  asm volatile("cp.async.ca.shared.global [%0], [%1], 4;\n" ::"r"(uint32_t(__cvta_generic_to_shared(to))), "l"(from)
+               : "memory");
+}
+static __device__ __forceinline__ void commit_copies() { asm volatile("cp.async.commit_group;\n" ::: "memory"); }
+template <int kPending>
+static __device__ __forceinline__ void wait_copies() {
+  asm volatile("cp.async.wait_group %0;\n" ::"n"(kPending) : "memory");
+}
+}  // namespace helios::cuda
+
+#define HELIOS_CUDA_KERNEL(id, n_threads, n_blocks, ...)                                                           \
+  extern "C" __global__ void __launch_bounds__(n_threads) helios_##id(const __grid_constant__ HeliosArgs_##id a) { \
+    __VA_ARGS__;                                                                                                   \
+  }                                                                                                                \
+  HELIOS_LAUNCH(id, n_threads, n_blocks, reinterpret_cast<void (*)(const void*)>(helios_##id))
+#else
+#include "simt/cuda.h"
+
+#define HELIOS_CUDA_KERNEL(id, n_threads, n_blocks, ...)                   \
+  static void helios_##id(const void* args) {                              \
+    const HeliosArgs_##id& a = *static_cast<const HeliosArgs_##id*>(args); \
+    __VA_ARGS__;                                                           \
+  }                                                                        \
+  HELIOS_LAUNCH(id, n_threads, n_blocks, helios_##id)
+#endif
+
+#define HELIOS_LAUNCH(id, n_threads, n_blocks_of, entry)                   \
+  namespace helios::cuda {                                                 \
+  static int64_t n_blocks_##id(const void* args) {                         \
+    const HeliosArgs_##id& a = *static_cast<const HeliosArgs_##id*>(args); \
+    (void)a;                                                               \
+    return n_blocks_of;                                                    \
+  }                                                                        \
+  const Launch launch_##id = {n_threads, n_blocks_##id, entry};            \
+  }
+
+namespace helios::cuda {
+
+constexpr int kThreads = 128, kWarpLanes = 32, kWarps = kThreads / kWarpLanes;
+constexpr uint32_t kAllLanes = 0xffffffffu;
+
+__device__ __forceinline__ int32_t clamp(int32_t v, int32_t low, int32_t high) {
+  return v < low ? low : v > high ? high : v;
+}
+__device__ __forceinline__ bool in_range(int32_t index, int64_t n) { return index >= 0 && index < n; }
+// A live count in device memory, never more than the capacity that the extents were proven for.
+__device__ __forceinline__ int32_t live_count(const void* count, int32_t capacity) {
+  return clamp(*static_cast<const int32_t*>(count), 0, capacity);
+}
+__device__ __forceinline__ int32_t live_count(const void* counts, int which, int32_t capacity) {
+  return clamp(static_cast<const int32_t*>(counts)[which], 0, capacity);
+}
+template <class T>
+__device__ __forceinline__ const T* as(const void* p) {
+  return static_cast<const T*>(p);
+}
+template <class T>
+__device__ __forceinline__ T* as(void* p) {
+  return static_cast<T*>(p);
+}
+
+struct Sum {
+  template <class T>
+  __device__ T operator()(T a, T b) const {
+    return a + b;
+  }
+};
+struct Largest {  // of numbers; a NaN loses
+  template <class T>
+  __device__ T operator()(T a, T b) const {
+    return a > b || b != b ? a : b;
+  }
+};
+
+// The lanes' values combined in a fixed tree; every lane gets the result.
+template <class T, class Combine>
+__device__ __forceinline__ T combine_warp(T v, Combine combine) {
+  for (int bits = kWarpLanes / 2; bits > 0; bits /= 2) v = combine(v, __shfl_xor_sync(kAllLanes, v, bits));
+  return v;
+}
+// The same for a block of kThreads threads, by way of kWarps places in shared memory.
+template <class T, class Combine>
+__device__ __forceinline__ T combine_block(T v, T* shared, Combine combine) {
+  v = combine_warp(v, combine);
+  __syncthreads();  // the places may still be read from the last time
+  if (threadIdx.x % kWarpLanes == 0) shared[threadIdx.x / kWarpLanes] = v;
+  __syncthreads();
+  T all = shared[0];
+  for (int warp = 1; warp < kWarps; warp++) all = combine(all, shared[warp]);
+  return all;
+}
+
+}  // namespace helios::cuda

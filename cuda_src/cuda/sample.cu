@@ -1,0 +1,140 @@
+// The choice of a token from a row of logits. A block a row.
+//
+//   logits -> bias -> penalties -> mask -> / temperature -> top-k -> top-p -> min-p -> one draw against the running sum
+//   in id order (logits.h and selection.h have the steps; bias is written into the row, and taken out again when
+//   log-probabilities are asked for)
+// Decided as on the host: when no token is left the lowest allowed id is chosen (0 when the mask allows none). A
+// temperature below 1e-5 is greedy. A sample whose row, lane or slot is out of range gets token -1. Masses are whole
+// numbers: the draw is exact.
+#include "philox.h"
+#include "raw_distribution.h"
+#include "selection.h"
+
+namespace helios::cuda {
+
+constexpr float kGreedyBelow = 1e-5f;
+
+struct SampleScratch {
+  RowScratch row;
+  SelectionScratch selection;
+  float before_bias[HELIOS_MAX_BIAS];
+};
+
+__device__ Cut cut_for(const HeliosSamplingRow& s, const Logits& logits, const Weights& weights,
+                       SampleScratch& scratch) {
+  const bool has_top_k = s.top_k > 0 && s.top_k < logits.n, has_top_p = s.top_p < 1.f;
+  Found by_count{keep_all(), 0};
+  if (has_top_k) by_count = find_cut(logits, weights, {(unsigned long long)s.top_k, ~0ull}, scratch.selection);
+  if (!has_top_p) return by_count.cut;
+  const unsigned long long whole =
+      has_top_k ? by_count.mass
+                : sum_of_row(logits.n, scratch.row, [&](int32_t i) { return whole_weight(weights.of(logits.at(i))); });
+  const double share = s.top_p > 0.f ? double(s.top_p) : 0.;
+  const unsigned long long mass = __double2ull_rn(share * double(whole));
+  return tighter(find_cut(logits, weights, {~0ull, mass}, scratch.selection).cut, by_count.cut);
+}
+
+__device__ int32_t draw(const HeliosSamplingRow& s, const Logits& logits, const Weights& weights, unsigned long long u,
+                        int32_t fallback, SampleScratch& scratch) {
+  const Cut cut = cut_for(s, logits, weights, scratch);
+  const float least = s.min_p > 0.f ? s.min_p < 1.f ? s.min_p : 1.f : 0.f;  // the largest weight is 1
+  const auto kept = [&](int32_t i) {
+    const float x = logits.at(i), weight = weights.of(x);
+    return cut.keeps(x, i) && weight >= least ? whole_weight(weight) : 0ull;
+  };
+  const unsigned long long total = sum_of_row(logits.n, scratch.row, kept);
+  const unsigned long long target = __umul64hi(u << 11, total);  // floor(u / 2^53 * total) < total
+  const int32_t token = id_where_sum_exceeds(logits.n, target, scratch.selection.sums, scratch.selection.found, kept);
+  return token < 0 ? fallback : token;
+}
+
+struct BiasEntry {
+  int32_t id;
+  float value;
+};
+// Adds the bias entries to the row, and takes them out again bit for bit. A thread owns every kThreads-th id, and sees
+// all entries in order.
+struct Bias {
+  const BiasEntry* entries;
+  int32_t n_entries;
+  float* before;
+  __device__ __forceinline__ bool is_mine(const Logits& logits, int32_t id) const {
+    return id % kThreads == int32_t(threadIdx.x) && in_range(id, logits.n);
+  }
+  __device__ void add(const Logits& logits) const {
+    __syncthreads();  // the raw row may still be read
+    for (int32_t i = 0; i < n_entries; i++) {
+      if (!is_mine(logits, entries[i].id)) continue;
+      before[i] = logits.x[entries[i].id];
+      logits.x[entries[i].id] += entries[i].value;
+    }
+    __syncthreads();
+  }
+  __device__ void take_out(const Logits& logits) const {
+    __syncthreads();
+    for (int32_t i = n_entries - 1; i >= 0; i--)
+      if (is_mine(logits, entries[i].id)) logits.x[entries[i].id] = before[i];
+    __syncthreads();
+  }
+};
+
+__device__ int32_t choose_token(const HeliosSamplingRow& s, const Logits& logits, int32_t position,
+                                SampleScratch& scratch) {
+  const Candidate top = largest(logits.n, scratch.row, [&](int32_t i) { return logits.at(i); });
+  if (top.id < 0) return logits.lowest_allowed();
+  if (!(s.temperature >= kGreedyBelow)) return top.id;
+  const Weights weights{top.logit, 1.f / s.temperature};
+  return draw(s, logits, weights, uniform_draw(s.seed, uint32_t(position), 0), top.id, scratch);
+}
+
+__device__ Logits logits_of(const HeliosArgs_sample& a, const HeliosSamplingRow& s, int32_t index, int32_t lane,
+                            int64_t slot) {
+  Logits logits{as<float>(a.logits) + int64_t(index) * a.vocabulary, a.vocabulary, nullptr, nullptr, 1, 0, 0};
+  if (as<int32_t>(a.lane_masked)[lane]) logits.mask = as<uint32_t>(a.mask) + int64_t(lane) * ((a.vocabulary + 31) / 32);
+  if (s.flags & HELIOS_SAMPLING_PENALTIES) {
+    logits.histogram = as<uint32_t>(a.histogram) + slot * a.vocabulary;
+    logits.repetition = s.repetition_penalty;
+    logits.frequency = s.frequency_penalty;
+    logits.presence = s.presence_penalty;
+  }
+  return logits;
+}
+__device__ void sample_lane(const HeliosArgs_sample& a, int32_t index, int32_t lane, int64_t slot, int32_t position,
+                            HeliosSample& out, SampleScratch& scratch) {
+  const HeliosSamplingRow& s = as<HeliosSamplingRow>(a.sampling)[slot];
+  const Logits logits = logits_of(a, s, index, lane, slot);
+  const Bias bias{as<BiasEntry>(a.bias) + slot * HELIOS_MAX_BIAS,
+                  s.flags & HELIOS_SAMPLING_BIAS ? clamp(s.n_bias, 0, HELIOS_MAX_BIAS) : 0, scratch.before_bias};
+  if (!(s.flags & HELIOS_SAMPLING_LOGPROBS)) {
+    bias.add(logits);
+    const int32_t token = choose_token(s, logits, position, scratch);
+    if (threadIdx.x == 0) out.token = token;
+    return;
+  }
+  const RawDistribution raw(logits, scratch.row);
+  raw.report_candidates(clamp(s.n_candidates, 0, HELIOS_MAX_CANDIDATES), out);
+  bias.add(logits);
+  const int32_t token = choose_token(s, logits, position, scratch);
+  bias.take_out(logits);
+  if (threadIdx.x == 0) out.token = token;
+  raw.report_token(token, out);
+}
+__device__ void sample(const HeliosArgs_sample& a) {
+  HELIOS_SHARED(SampleScratch, scratch, 1);
+  const int32_t n_samples = live_count(a.counts, HELIOS_COUNT_SAMPLES, a.lanes_capacity);
+  for (int32_t i = int32_t(blockIdx.x); i < n_samples; i += int32_t(gridDim.x)) {
+    const int32_t row = as<int32_t>(a.sample_row)[i], lane = as<int32_t>(a.sample_lane)[i];
+    HeliosSample& out = as<HeliosSample>(a.samples)[i];
+    if (threadIdx.x == 0) {
+      out = {};
+      out.token = -1;
+    }
+    if (!in_range(row, a.rows_capacity) || !in_range(lane, a.lanes_capacity)) continue;
+    const int32_t slot = as<int32_t>(a.row_slot)[row];
+    if (in_range(slot, a.n_slots)) sample_lane(a, i, lane, slot, as<int32_t>(a.row_position)[row], out, scratch[0]);
+  }
+}
+
+}  // namespace helios::cuda
+
+HELIOS_CUDA_KERNEL(sample, helios::cuda::kThreads, a.lanes_capacity, helios::cuda::sample(a))

@@ -1,0 +1,62 @@
+"""How the emulator may run a block, and the switch for it in the simt kernel library."""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import itertools
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from helios.device import libraries
+
+
+@dataclass(frozen=True)
+class Conduct:
+    """Conduct in cuda_src/simt/emulator.h."""
+
+    order: str = "first_in"
+    copies: str = "eager"
+    seed: int = 0
+
+    @property
+    def words(self) -> tuple[int, int, int]:
+        return ("first_in", "last_in", "random").index(self.order), self.seed, ("eager", "deferred").index(self.copies)
+
+    def __str__(self) -> str:
+        return f"{self.order}-{self.copies}"
+
+
+CONDUCTS = [
+    Conduct(*both, seed=11) for both in itertools.product(("first_in", "last_in", "random"), ("eager", "deferred"))
+]
+
+
+@functools.cache
+def _library() -> Any:
+    library = ctypes.CDLL(str(libraries.simt_kernel_library()))
+    library.helios_simt_set_conduct.argtypes = (ctypes.c_int32, ctypes.c_uint64, ctypes.c_int32)
+    library.helios_simt_set_conduct.restype = None
+    library.helios_simt_failure.argtypes = (ctypes.c_char_p, ctypes.c_size_t)
+    library.helios_simt_failure.restype = None
+    return library
+
+
+def failure() -> str:
+    """What went wrong in the kernel library since its conduct was set; empty when nothing did."""
+    text = ctypes.create_string_buffer(1000)
+    _library().helios_simt_failure(text, len(text))
+    return text.value.decode()
+
+
+@contextmanager
+def conducted(conduct: Conduct) -> Iterator[None]:
+    """The kernel library's blocks run like this; a failure in one of them fails the test."""
+    _library().helios_simt_set_conduct(*conduct.words)
+    try:
+        yield
+        assert failure() == ""
+    finally:
+        _library().helios_simt_set_conduct(*Conduct().words)
