@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from helios.cache.books import CacheBooks, CacheShape, prefix_key
 from helios.cache.holding import Holding
+from helios.cache.journal import Journal
 
 SIZE = 4
 KEY = prefix_key(b"model", "", "", [])
@@ -56,3 +57,8 @@ def offload_all(books: CacheBooks) -> int:
         n_copies += len(transfers)
     books.check()
     return n_copies
+
+
+def make_journaled(journal: Journal, n_pages: int = 40) -> CacheBooks:
+    """Books that note what they gain and lose."""
+    return CacheBooks(CacheShape(SIZE, n_pages), journal)

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from helios.cache.books import CacheBooks, CacheShape
+from helios.cache.journal import Journal
 from helios.cache.transfer import Transfer
 from helios.contract.frontend import Frontend
 from helios.contract.prepared import PreparedContract
@@ -170,6 +171,7 @@ def scripted_engine(
     shape: CacheShape = CACHE,
     settings: Settings | None = None,
     n_slots: int = N_SLOTS,
+    journal: Journal | None = None,
 ) -> Engine:
     """The real engine over a scripted device, running."""
     contract = dataclasses.replace(
@@ -179,11 +181,11 @@ def scripted_engine(
     )
     limits = SchedulerLimits(n_slots, CONTEXT_TOKENS, PREFILL_TOKENS, PAGE_TOKENS, tokenizer.vocabulary_size)
     bootstrap = Bootstrap(contract, execution_pb2.ExecutionManifest(), tokenizer, chat_template)
-    scheduler = Scheduler(limits, _programs(n_slots), CacheBooks(shape), clock)
+    scheduler = Scheduler(limits, _programs(n_slots), CacheBooks(shape, journal), clock)
     capacities = Capacities(limits, shape, page_nbytes=1, row_nbytes=1)
     owned = ExitStack()
     owned.callback(device.close)
-    engine = Engine(bootstrap, capacities, device, scheduler, settings or Settings(), "a script", owned)  # type: ignore[arg-type]
+    engine = Engine(bootstrap, capacities, device, scheduler, settings or Settings(), "a script", owned, journal)  # type: ignore[arg-type]
     engine._worker.start()
     return engine
 

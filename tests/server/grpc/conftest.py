@@ -15,6 +15,7 @@ import pytest
 from helios.server.access import read_access
 from helios.server.grpc.address import take_address
 from helios.server.grpc.schema import control_pb2, inference_pb2
+from helios.server.kv_events.sockets import KvEventSockets
 from helios.server.listener import bind
 from helios.server.server import Server
 from helios.settings import Settings
@@ -149,7 +150,7 @@ class RunningGrpc:
         )
 
 
-def run_grpc(engine: Any, settings: Settings) -> RunningGrpc:
+def run_grpc(engine: Any, settings: Settings, kv_sockets: KvEventSockets | None = None) -> RunningGrpc:
     assert settings.grpc_port is not None
     access = read_access(settings)
     listener, address = bind(settings), take_address(settings, settings.grpc_port)
@@ -159,7 +160,7 @@ def run_grpc(engine: Any, settings: Settings) -> RunningGrpc:
 
     async def serve() -> None:
         server = Server(engine, settings, access)
-        await server.start(listener, address)
+        await server.start(listener, address, kv_sockets)
         is_up.set()
         await is_told.wait()
         await server.stop()
@@ -195,8 +196,9 @@ def start() -> Iterator[Callable[..., RunningGrpc]]:
     """Starts servers around an engine with given settings; all are stopped at the end."""
     running: list[RunningGrpc] = []
 
-    def start_one(engine: Any, **settings: Any) -> RunningGrpc:
-        server = run_grpc(engine, Settings(**{"port": 0, "grpc_port": 0, "drain_timeout": 0.2, **settings}))
+    def start_one(engine: Any, kv_sockets: KvEventSockets | None = None, **settings: Any) -> RunningGrpc:
+        merged = Settings(**{"port": 0, "grpc_port": 0, "drain_timeout": 0.2, **settings})
+        server = run_grpc(engine, merged, kv_sockets)
         running.append(server)
         return server
 

@@ -2,11 +2,29 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 
+import msgpack
+import zmq
+
+from helios.cache.books import prefix_key
+from helios.cache.journal import Journal
+from helios.scheduler.scheduler import SchedulerLimits
 from helios.server.grpc.schema import control_pb2
-from tests.server.grpc.conftest import Client
-from tests.server.scripted import CONTEXT_TOKENS, N_SLOTS, PAGE_TOKENS, PREFILL_TOKENS
+from helios.server.kv_events.sockets import KvEventSockets
+from helios.tokenizer.tokenizer import Tokenizer
+from tests.server.grpc.conftest import Client, RunningGrpc
+from tests.server.scripted import (
+    CONTEXT_TOKENS,
+    N_SLOTS,
+    PAGE_TOKENS,
+    PREFILL_TOKENS,
+    ScriptedDevice,
+    scripted_engine,
+)
+from tests.server.scripted_engine import TEMPLATE, ScriptedEngine
+from tests.server.spoken import bound_frontend
 
 
 def test_the_server_says_what_it_holds(client: Client) -> None:
@@ -46,3 +64,34 @@ def test_the_model_is_named(spoken: Callable[..., Client]) -> None:
 def test_there_are_no_event_sources(client: Client) -> None:
     """An empty list, where no events are published."""
     assert not client.control("GetKvEventSources", control_pb2.GetKvEventSourcesResponse).sources
+
+
+def test_the_event_source_is_told_where_there_is_one(
+    tokenizer: Tokenizer, device: ScriptedDevice, start: Callable[..., RunningGrpc]
+) -> None:
+    """What a router needs to hear of the cache, and it hears of what a request has left there."""
+    frontend = bound_frontend(ScriptedEngine(tokenizer).frontend, tokenizer)
+    limits = SchedulerLimits(1, 16, 16, PAGE_TOKENS, 16)
+    journal = Journal(prefix_key(limits.cache_identity, "", "", ()))
+    with (
+        KvEventSockets("tcp://127.0.0.1:*", "tcp://127.0.0.1:*", "kv") as sockets,
+        scripted_engine(tokenizer, frontend, TEMPLATE, device, time.monotonic, journal=journal) as engine,
+    ):
+        server = start(engine, kv_sockets=sockets)
+        client = server.client()
+        (source,) = client.control("GetKvEventSources", control_pb2.GetKvEventSourcesResponse).sources
+        assert (source.transport, source.encoding, source.topic, source.schema_version) == ("zmq", "msgpack", "kv", 1)
+        assert source.HasField("data_parallel_rank")
+        assert source.buffer_steps == 10_000
+        prompt = list(range(3, 3 + 2 * PAGE_TOKENS))
+        with zmq.Context() as context, context.socket(zmq.SUB) as subscriber:
+            subscriber.subscribe(b"kv")
+            subscriber.connect(source.endpoint)
+            while not subscriber.poll(50):  # it takes a moment until it hears
+                prompt[0] += 1
+                client.generate(prompt)
+            _, _, payload = subscriber.recv_multipart()
+        _, events, _ = msgpack.unpackb(payload)
+        assert events[0]["block_size"] == client.control("GetServerInfo", control_pb2.ServerInfo).kv_block_size
+        assert events[0]["token_ids"][1:PAGE_TOKENS] == prompt[1:PAGE_TOKENS]
+        server.stop()
