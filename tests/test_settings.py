@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
+import re
 import tempfile
 from pathlib import Path
 
@@ -169,6 +170,8 @@ def _values(rule: Rule) -> st.SearchStrategy[object]:
         return st.sampled_from(rule.choices)
     if rule.kind is bool:
         return st.booleans()
+    if rule.form is not None:
+        return st.from_regex(re.compile(rule.form[0], re.ASCII), fullmatch=True)
     if rule.kind is str:
         return st.text(st.characters(exclude_categories=["Cs"]), min_size=1)
     low, high = rule.low, rule.high

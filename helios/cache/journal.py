@@ -11,6 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from helios.cache.prefix import PrefixNode, Tokens
+from helios.errors import InternalError
 
 _LEAST_BOUND = 4096  # notes that may wait, however small the cache
 
@@ -60,6 +61,8 @@ class Journal:
 
     def store(self, node: PrefixNode) -> None:
         """A page under the key has contents for the first time, or again."""
+        if node in self._pages:
+            raise InternalError(f"page {node.depth - 1} of a prefix was noted as stored twice")
         number = self._n_numbers
         self._n_numbers += 1
         self._pages[node] = number

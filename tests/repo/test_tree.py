@@ -67,16 +67,16 @@ def test_the_version_is_the_same_everywhere() -> None:
 
 def test_every_third_party_import_is_a_declared_dependency_and_the_reverse() -> None:
     """Design 10: what is not used is not carried, and what is used is."""
-    declared = {
-        re.split("[=<>~]", line)[0]
-        for line in tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["dependencies"]
-    }
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    lines = [*project["dependencies"], *(line for extra in project["optional-dependencies"].values() for line in extra)]
+    declared = {re.split("[=<>~]", line)[0] for line in lines}
     import_names = {
         "google": "protobuf",
         "grpc": "grpcio",
         "grpc_health": "grpcio-health-checking",
         "grpc_reflection": "grpcio-reflection",
         "prometheus_client": "prometheus-client",
+        "zmq": "pyzmq",
     }
     imported = {module.split(".")[0] for _, module in package_imports()}
     outside = {import_names.get(name, name) for name in imported - set(sys.stdlib_module_names) - {"helios"}}

@@ -129,7 +129,7 @@ def test_a_replay_may_be_longer_than_a_queue_of_the_library(monkeypatch: pytest.
     scene = Scene()
     try:
         for i in range(3500):
-            scene.sockets._buffer.append((i, b"batch"))  # the thread sleeps
+            scene.sockets._buffer.append((i, bytes(4096)))  # the thread sleeps
         numbers = [int.from_bytes(reply[2], "big") for reply in scene.replay(0)]
         assert numbers == list(range(500, 3500))
     finally:
