@@ -21,6 +21,7 @@ from helios.server.grpc.context import Handler, answering
 from helios.server.grpc.control import ControlService
 from helios.server.grpc.health import HealthService
 from helios.server.grpc.inference import InferenceService
+from helios.server.grpc.message_room import MessageRoom
 from helios.server.grpc.preparation import Preparation
 from helios.server.grpc.reflection import reflection_handlers
 from helios.server.grpc.schema import control_pb2, inference_pb2
@@ -56,10 +57,14 @@ class GrpcServer:
     async def start(self) -> None:
         """Begin to serve; SettingError when the address is taken after all."""
         settings = self._services.settings
-        options = (*_OPTIONS, ("grpc.max_receive_message_length", settings.grpc_max_message_mb << 20))
-        # A message is read before its call is admitted, so that calls have a bound of their own, with room for health and control.
+        message_nbytes = settings.grpc_max_message_mb << 20
+        options = (*_OPTIONS, ("grpc.max_receive_message_length", message_nbytes))
+        room = MessageRoom(INFERENCE, max(1, settings.body_memory // message_nbytes), settings.body_timeout)
+        # Calls that wait for their message to be read have a bound too, with room for health and control.
         n_most_calls = settings.queue_capacity + _N_OTHER_CALLS
-        self._server = grpc.aio.server(handlers=self._handlers(), options=options, maximum_concurrent_rpcs=n_most_calls)
+        self._server = grpc.aio.server(
+            handlers=self._handlers(), interceptors=(room,), options=options, maximum_concurrent_rpcs=n_most_calls
+        )
         health_pb2_grpc.add_HealthServicer_to_server(self._health.servicer, self._server)
         address = self._address
         address.release()
