@@ -21,7 +21,9 @@ def server_context(settings: Settings) -> ssl.SSLContext | None:
     """The context of `--tls-cert`, `--tls-key` and `--tls-client-ca`, None without them. SettingError when they cannot be used."""
     if settings.tls_cert is None and settings.tls_key is None:
         if settings.tls_client_ca is not None:
-            raise SettingError("--tls-client-ca is given and --tls-cert is not", hint="TLS needs a certificate and a key")
+            raise SettingError(
+                "--tls-client-ca is given and --tls-cert is not", hint="TLS needs a certificate and a key"
+            )
         return None
     if settings.tls_cert is None or settings.tls_key is None:
         given, missing = ("--tls-key", "--tls-cert") if settings.tls_cert is None else ("--tls-cert", "--tls-key")
