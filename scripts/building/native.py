@@ -70,23 +70,31 @@ class Library:
 
 
 def build_native(project: Project) -> None:
-    """Compile what has changed."""
+    """Compile what has changed of what serves."""
     compiler = find_compiler(project)
+    _build_libraries(project, "native", compiler, served_libraries(project, compiler))
+
+
+def build_emulator(project: Project) -> None:
+    """Compile what has changed of what only tests run."""
+    _build_libraries(project, "emulator", find_compiler(project), [emulated_library(project)])
+
+
+def _build_libraries(project: Project, step: str, compiler: Compiler, libraries: list[Library]) -> None:
     objects = {
-        library: [_object(project, compiler, library, source) for source in library.sources]
-        for library in plan(project, compiler)
+        library: [_object(project, compiler, library, source) for source in library.sources] for library in libraries
     }
     run_step(
-        "native",
-        project.build / "stamps" / "native",
+        step,
+        project.build / "stamps" / step,
         digest(*(str(path.relative_to(project.root)) for paths in objects.values() for path in paths)),
         [library.path for library in objects],
         lambda progress: _build(project, compiler, objects, progress),
     )
 
 
-def plan(project: Project, compiler: Compiler) -> list[Library]:
-    """The libraries of this machine's architecture."""
+def served_libraries(project: Project, compiler: Compiler) -> list[Library]:
+    """The runtime and the kernels of this machine's architecture."""
     machine = platform.machine()
     if machine not in TARGETS:
         raise BuildError(f"there are no kernels for {machine}; build on one of {', '.join(TARGETS)}")
@@ -97,11 +105,16 @@ def plan(project: Project, compiler: Compiler) -> list[Library]:
         path = project.native / f"libhelios_kernels.{target}.so"
         level = [ZIG_SPELLING.get(flag, flag) for flag in flags] if is_zig(compiler.command) else flags
         libraries.append(Library(path, _sources(host), (f'-DHELIOS_TARGET="{target}"', *level)))
-    # What a launch may touch is asked of the host's kernels, so they are in it too, but not to run: -O1 compiles fast.
-    extents = tuple(path for path in _sources(host) if path.name != "table.cpp")
-    emulated = (*_sources(source / "cuda", "*.cu"), *_sources(source / "simt"))
-    libraries.append(Library(project.native / SIMT_LIBRARY, (*extents, *emulated), ('-DHELIOS_TARGET="simt"', "-O1")))
     return libraries
+
+
+def emulated_library(project: Project) -> Library:
+    """The CUDA kernels over the emulator. What a launch may touch is asked of the host's kernels, so they are in it too, but not to
+    run: -O1 compiles fast."""
+    source = project.root / "cuda_src"
+    extents = tuple(path for path in _sources(source / "host") if path.name != "table.cpp")
+    emulated = (*_sources(source / "cuda", "*.cu"), *_sources(source / "simt"))
+    return Library(project.native / SIMT_LIBRARY, (*extents, *emulated), ('-DHELIOS_TARGET="simt"', "-O1"))
 
 
 def _sources(directory: Path, pattern: str = "*.cpp") -> tuple[Path, ...]:

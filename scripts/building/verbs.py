@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import NoReturn
 
 from scripts.building.environment import make_environment
-from scripts.building.native import build_native
+from scripts.building.native import build_emulator, build_native
 from scripts.building.project import Project, running_python
 from scripts.building.steps import BuildError, Progress, digest, only_build, run_step
 from scripts.building.zipapp import build_zipapp
@@ -64,6 +64,8 @@ def _parser() -> argparse.ArgumentParser:
 def _build(project: Project, verb: str, with_model: bool) -> None:
     make_environment(project, [] if verb == "serve" else ["test"])
     build_native(project)
+    if verb != "serve":
+        build_emulator(project)
     checkpoint = _pull_default_model(project)
     core = _prepare_default_model(project, checkpoint) if with_model else None
     build_zipapp(project, project.pythons if verb == "all" else (running_python(),), core)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from scripts.building.native import TARGETS, build_native
+from scripts.building.native import TARGETS, build_emulator, build_native
 from scripts.building.project import Project
 from scripts.building.steps import BuildError
 
@@ -49,8 +49,10 @@ def test_there_is_a_kernel_library_for_each_level_and_one_runtime(project: Proje
     """Issue 2, item 2."""
     build_native(project)
     targets = TARGETS[platform.machine()]
-    kernels = {f"libhelios_kernels.{target}.so" for target in (*targets, "simt")}
-    assert {path.name for path in project.native.iterdir()} == {"libhelios_cudart.so", *kernels}
+    served = {"libhelios_cudart.so", *(f"libhelios_kernels.{target}.so" for target in targets)}
+    assert {path.name for path in project.native.iterdir()} == served
+    build_emulator(project)
+    assert {path.name for path in project.native.iterdir()} == {*served, "libhelios_kernels.simt.so"}
     baseline = next(iter(targets))
     assert target_of(project.native / f"libhelios_kernels.{baseline}.so") == baseline
 
@@ -65,20 +67,24 @@ def test_libraries_do_not_need_the_compilers_runtime(project: Project) -> None:
 def test_only_what_changed_is_compiled_again(project: Project, capsys: pytest.CaptureFixture[str]) -> None:
     """Design 1."""
 
-    def line() -> str:
+    def lines() -> list[str]:
         build_native(project)
-        return capsys.readouterr().out
+        build_emulator(project)
+        return capsys.readouterr().out.splitlines()
 
-    n_targets = len(
-        TARGETS[platform.machine()]
-    )  # each has both of the host's sources, the emulator one, and two of its own
-    n_sources = 1 + 2 * n_targets + 3
-    assert f"{n_sources} sources" in line()
-    assert "up to date" in line()
+    def assert_compiled(n_served: int, n_emulated: int) -> None:
+        served, emulated = lines()
+        assert f"{n_served} sources" in served
+        assert f"{n_emulated} sources" in emulated
+
+    n_targets = len(TARGETS[platform.machine()])  # each has both of the host's sources
+    n_served, n_emulated = 1 + 2 * n_targets, 3  # the emulator's library has one of them, and two of its own
+    assert_compiled(n_served, n_emulated)
+    assert all("up to date" in line for line in lines())
     (project.root / "cuda_src" / "host" / "b.cpp").write_text(SOURCE + "\n")
-    assert f"{n_targets + 1} sources" in line()
+    assert_compiled(n_targets, 1)
     (project.root / "cuda_src" / "kernels.h").write_text('#pragma once\n#define SUFFIX "!"\n')
-    assert f"{n_sources} sources" in line()
+    assert_compiled(n_served, n_emulated)
     for target in list(TARGETS[platform.machine()])[:1]:
         assert target_of(project.native / f"libhelios_kernels.{target}.so") == f"{target}!"
 
