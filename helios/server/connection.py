@@ -7,6 +7,7 @@ at a time; when the client goes, or will send no more, which looks the same, the
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import enum
 from collections.abc import Coroutine, Mapping
 from typing import Any, Protocol
@@ -254,7 +255,8 @@ class HttpConnection(asyncio.Protocol):
         self._reader.end_request()
         self._enter(Phase.LINGER)
         if self._transport.can_write_eof():
-            self._transport.write_eof()
+            with contextlib.suppress(OSError):  # the client has reset the connection: `connection_lost` is on its way
+                self._transport.write_eof()
 
     def _send_error(self, error: HeliosError, request_id: str, head: RequestHead | None) -> None:
         status = status_of(error)

@@ -201,6 +201,18 @@ def test_with_no_idle_connection_the_next_is_told_to_come_back(start_server: Cal
     wait_until(lambda: _is_served(server))
 
 
+def test_a_client_that_reset_the_connection_is_refused_in_peace(start_server: Callable[..., RunningServer]) -> None:
+    """HTTP-2: what cannot be told to anyone any more is no error of the server's."""
+    server = start_server(connection_limit=1)
+    server.engine.answer = None
+    server.connect().sendall(raw_chat())
+    server.generation(0)
+    for _ in range(300):
+        reset(server.connect())
+    server.engine.generations[0].give(server.engine.eos_tokens[0])
+    wait_until(lambda: _is_served(server))
+
+
 def _is_served(server: RunningServer) -> bool:
     try:
         return server.exchange("GET", "/health")[0] == 200
