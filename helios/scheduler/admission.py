@@ -89,8 +89,11 @@ class Admitter:
         n_spared_pages = self._roster.n_before(sequence)
         if self._pressure.n_available_pages <= n_spared_pages:
             return _Verdict.WAITS_FOR_PAGES
+        if sequence.awaited is not None and sequence.awaited.is_worth_waiting:
+            return _Verdict.WAITS_FOR_PREFIX
         match = self._look_up(sequence)
-        if match is not None and match.n_promised > match.n_tokens:
+        sequence.awaited = match if match is not None and match.n_promised > match.n_tokens else None
+        if sequence.awaited is not None:
             return _Verdict.WAITS_FOR_PREFIX
         holding = self._cache.open(sequence.prefix, sequence.tokens, match, is_private=not sequence.request.uses_cache)
         n_needed = self._n_pages_needed(sequence, holding, match)

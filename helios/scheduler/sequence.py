@@ -12,7 +12,7 @@ from typing import Any
 
 from numpy.typing import NDArray
 
-from helios.cache.holding import Holding
+from helios.cache.holding import Holding, Match
 from helios.errors import HeliosError, InternalError
 from helios.scheduler.request import FinishReason, GenerationRequest, Token, Usage
 
@@ -49,12 +49,13 @@ class Sequence:
 
     `tokens`: prompt and output so far. `n_context`: how many of them this stay in a slot has to consume before it samples.
     `n_positions`: positions that its pages have room for. `page_entries`: (page index, page id) that its slot's table lacks still.
-    `mask`: what its constraint allows next. `saved_row`: the row that its last state will be saved in. `scores`: of its prompt
+    `awaited`: what was found of its prefix while another computes more of it. `mask`: what its constraint allows next. `saved_row`: the row that its last state will be saved in. `scores`: of its prompt
     tokens from the second on, as far as they are known.
     """
 
     __slots__ = (
         "arrival",
+        "awaited",
         "device_finish",
         "ending",
         "generation",
@@ -108,6 +109,7 @@ class Sequence:
         self.n_reused_prompt = 0
         self.n_preemptions = 0
         self.n_sampled = 0
+        self.awaited: Match | None = None
         self.mask: NDArray[Any] | None = None
         self.scores: list[Token] = []
         self.phase = Phase.QUEUED

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
+from helios.cache.holding import Match
 from helios.scheduler.request import Finished, GenerationRequest
 from helios.scheduler.sequence import Phase
 from tests.scheduler.hashing_device import VOCABULARY
@@ -80,6 +83,27 @@ def test_requests_with_one_prefix_wait_for_it_and_let_others_pass() -> None:
     simulation.run()
     assert [reused(simulation, key) for key in range(9)] == [0] + [64] * 7 + [0]
     assert simulation.statistic("computed_prompt_tokens_total") == 65 + 7 + 2
+
+
+def test_waiting_for_a_prefix_costs_no_look_up_a_round(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Design 11: thirty that wait must not take the host's time from the one that computes."""
+    simulation = Simulation(n_slots=4, n_pages=60, chunk=4, n_rows=0)
+    n_look_ups = 0
+    look_up = simulation.cache.lookup
+
+    def counted(*arguments: Any, **options: Any) -> Match:
+        nonlocal n_look_ups
+        n_look_ups += 1
+        return look_up(*arguments, **options)
+
+    monkeypatch.setattr(simulation.cache, "lookup", counted)
+    for key in range(3):
+        simulation.submit(key, GenerationRequest((*LONG[:64], key), 4))
+    simulation.run()
+    assert [reused(simulation, key) for key in range(3)] == [0, 64, 64]
+    assert (
+        n_look_ups < 2 * 3 + 4
+    )  # one for each to begin with, one when the promise was kept; not one for each of 16 chunks
 
 
 def test_a_promise_that_is_broken_holds_nobody_up() -> None:
