@@ -49,8 +49,8 @@ class Sequence:
 
     `tokens`: prompt and output so far. `n_context`: how many of them this stay in a slot has to consume before it samples.
     `n_positions`: positions that its pages have room for. `page_entries`: (page index, page id) that its slot's table lacks still.
-    `awaited`: what was found of its prefix while another computes more of it. `mask`: what its constraint allows next. `saved_row`: the row that its last state will be saved in. `scores`: of its prompt
-    tokens from the second on, as far as they are known.
+    `awaited`: what was found of its prefix while another computes more of it. `mask`: what its constraint allows next. `saved_row`:
+    the row that its last state will be saved in. `scores`: of its prompt tokens from the second on, as far as they are known.
     """
 
     __slots__ = (
