@@ -15,6 +15,8 @@ from typing import Any
 import pytest
 
 from helios.server.access import read_access
+from helios.server.grpc.address import GrpcAddress
+from helios.server.kv_events.sockets import KvEventSockets
 from helios.server.listener import Listener, bind
 from helios.server.server import Server
 from helios.settings import Settings
@@ -26,9 +28,9 @@ from tests.tokenizer.conftest import tokenizer_of
 DEADLINE_S = 10.0
 
 
-def wait_until(condition: Callable[[], bool]) -> None:
+def wait_until(condition: Callable[[], bool], limit_s: float = DEADLINE_S) -> None:
     """Wait for another thread to get there; fails after a long while."""
-    deadline_s = time.monotonic() + DEADLINE_S
+    deadline_s = time.monotonic() + limit_s
     while not condition():
         assert time.monotonic() < deadline_s, "it never happened"
         time.sleep(0.002)
@@ -150,15 +152,26 @@ def server(start_server: Callable[..., RunningServer]) -> RunningServer:
 
 
 def run_server(engine: ScriptedEngine, settings: Settings) -> RunningServer:
-    access = read_access(settings)
     listener = bind(settings)
+    return RunningServer(engine, listener, serve_in_thread(engine, settings, listener))
+
+
+def serve_in_thread(
+    engine: Any,
+    settings: Settings,
+    listener: Listener,
+    grpc_address: GrpcAddress | None = None,
+    kv_sockets: KvEventSockets | None = None,
+) -> Callable[[], None]:
+    """Serve on an event loop of its own, from now until the function that is returned is called; it may be called twice."""
+    access = read_access(settings)
     loop = asyncio.new_event_loop()
     is_told = asyncio.Event()
     is_up = threading.Event()
 
     async def serve() -> None:
-        server = Server(engine, settings, access)  # type: ignore[arg-type]
-        await server.start(listener)
+        server = Server(engine, settings, access)
+        await server.start(listener, grpc_address, kv_sockets)
         is_up.set()
         await is_told.wait()
         await server.stop()
@@ -175,4 +188,4 @@ def run_server(engine: ScriptedEngine, settings: Settings) -> RunningServer:
         assert not thread.is_alive()
         loop.close()
 
-    return RunningServer(engine, listener, stop)
+    return stop

@@ -7,34 +7,14 @@ from collections.abc import Sequence
 
 import pytest
 
-from helios.errors import DeviceError, HeliosError, InternalError, ShuttingDownError
+from helios.errors import DeviceError, HeliosError
 from helios.output.events import ContentDelta
 from helios.output.pipeline import OutputPipeline
-from helios.scheduler.request import Event, Failed, Finished, FinishReason, PromptScores, Token, Usage
+from helios.scheduler.request import Event, Finished, FinishReason, Token
 from helios.server.choice import Choice, Delta
 from helios.server.reading import Reading
 from helios.tokenizer.tokenizer import Tokenizer
-
-SCORES = PromptScores((Token(7, -1.0),))
-USAGE = Usage(1, 2)
-BAD_ENDINGS: list[tuple[Event, type[HeliosError]]] = [
-    (Failed(DeviceError("it died")), DeviceError),
-    (Finished(FinishReason.CANCELLED, USAGE), ShuttingDownError),
-    (Finished(FinishReason.STOP, USAGE), InternalError),
-]
-
-
-class Batches:
-    """A generation whose events come in given batches, and none after the last."""
-
-    def __init__(self, batches: Sequence[Sequence[Event]]) -> None:
-        self._batches = list(batches)
-
-    async def next_batch(self) -> list[Event]:
-        return list(self._batches.pop(0))
-
-    def cancel(self) -> None:
-        pass
+from tests.server.batches import BAD_ENDINGS, SCORES, USAGE, Batches
 
 
 def read(tokenizer: Tokenizer, batches: Sequence[Sequence[Event]]) -> tuple[list[Delta], HeliosError | None]:

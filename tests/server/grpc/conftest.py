@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-import threading
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -12,14 +10,14 @@ from typing import Any
 import grpc
 import pytest
 
-from helios.server.access import read_access
 from helios.server.grpc.address import take_address
 from helios.server.grpc.schema import control_pb2, inference_pb2
 from helios.server.kv_events.sockets import KvEventSockets
 from helios.server.listener import bind
-from helios.server.server import Server
 from helios.settings import Settings
 from helios.tokenizer.tokenizer import Tokenizer
+from tests.server.conftest import serve_in_thread
+from tests.server.conftest import wait_until as wait_within
 from tests.server.grpc.validator import check_stream, check_whole
 from tests.server.scripted import ScriptedDevice, scripted_engine
 from tests.server.scripted_engine import TEMPLATE, ScriptedEngine
@@ -33,11 +31,7 @@ GenerateResponse = inference_pb2.GenerateResponse
 
 
 def wait_until(condition: Callable[[], bool]) -> None:
-    """Wait for another thread to get there; fails after a long while."""
-    deadline_s = time.monotonic() + DEADLINE_S
-    while not condition():
-        assert time.monotonic() < deadline_s, "it never happened"
-        time.sleep(0.002)
+    wait_within(condition, DEADLINE_S)
 
 
 def request_of(prompt: str | list[int] = "hi", **fields: Any) -> GenerateRequest:
@@ -152,31 +146,8 @@ class RunningGrpc:
 
 def run_grpc(engine: Any, settings: Settings, kv_sockets: KvEventSockets | None = None) -> RunningGrpc:
     assert settings.grpc_port is not None
-    access = read_access(settings)
     listener, address = bind(settings), take_address(settings, settings.grpc_port)
-    loop = asyncio.new_event_loop()
-    is_told = asyncio.Event()
-    is_up = threading.Event()
-
-    async def serve() -> None:
-        server = Server(engine, settings, access)
-        await server.start(listener, address, kv_sockets)
-        is_up.set()
-        await is_told.wait()
-        await server.stop()
-        listener.close()
-
-    thread = threading.Thread(target=lambda: asyncio.Runner(loop_factory=lambda: loop).run(serve()))
-    thread.start()
-    assert is_up.wait(DEADLINE_S)
-
-    def stop() -> None:
-        if thread.is_alive():
-            loop.call_soon_threadsafe(is_told.set)
-            thread.join(DEADLINE_S)
-        assert not thread.is_alive()
-        loop.close()
-
+    stop = serve_in_thread(engine, settings, listener, address, kv_sockets)
     return RunningGrpc(engine, address.target, listener.url, stop)
 
 

@@ -8,29 +8,12 @@ from types import SimpleNamespace
 
 import pytest
 
-from helios.errors import DeviceError, HeliosError, InternalError, ShuttingDownError
-from helios.scheduler.request import Event, Failed, Finished, FinishReason, PromptScores, Token, Usage
+from helios.errors import HeliosError
+from helios.scheduler.request import Event, Token
 from helios.server.grpc.answer_text import TextRules
 from helios.server.grpc.sequence import AnswerSequence, Delta
 from helios.tokenizer.tokenizer import Tokenizer
-
-SCORES = PromptScores((Token(7, -1.0),))
-USAGE = Usage(1, 2)
-BAD_ENDINGS: list[tuple[Event, type[HeliosError]]] = [
-    (Failed(DeviceError("it died")), DeviceError),
-    (Finished(FinishReason.CANCELLED, USAGE), ShuttingDownError),
-    (Finished(FinishReason.STOP, USAGE), InternalError),
-]
-
-
-class Batches:
-    """A generation whose events come in given batches."""
-
-    def __init__(self, batches: Sequence[Sequence[Event]]) -> None:
-        self._batches = list(batches)
-
-    async def next_batch(self) -> list[Event]:
-        return list(self._batches.pop(0))
+from tests.server.batches import BAD_ENDINGS, SCORES, Batches
 
 
 def read(tokenizer: Tokenizer, batches: Sequence[Sequence[Event]]) -> tuple[list[Delta], HeliosError | None]:
