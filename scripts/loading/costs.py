@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
+from scripts.soaking.audit import Resources
+
 
 @dataclass(frozen=True, slots=True)
 class Costs:
@@ -18,11 +20,9 @@ class Costs:
 
     @classmethod
     def of(cls, pid: int) -> Costs:
-        process = Path(f"/proc/{pid}")
-        status = dict(line.split(":", 1) for line in (process / "status").read_text().splitlines() if ":" in line)
-        n_descriptors = sum(1 for _ in (process / "fd").iterdir())
-        times_s = {int(task.name): _cpu_s(task) for task in (process / "task").iterdir()}
-        return cls(times_s[pid], sum(times_s.values()), int(status["VmRSS"].split()[0]) << 10, n_descriptors)
+        resources = Resources.of(pid)
+        times_s = {int(task.name): _cpu_s(task) for task in Path(f"/proc/{pid}/task").iterdir()}
+        return cls(times_s[pid], sum(times_s.values()), resources.resident_bytes, resources.n_descriptors)
 
 
 def _cpu_s(task: Path) -> float:
