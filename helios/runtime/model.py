@@ -167,10 +167,6 @@ class ModelRuntime:
 
     # -- life
 
-    @property
-    def contract(self) -> PreparedContract:
-        return self._contract
-
     def statistics(self) -> dict[str, int]:
         return {
             "device_bytes": sum(buffer.size_bytes for buffer in self._buffers),
