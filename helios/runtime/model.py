@@ -34,9 +34,8 @@ from helios.runtime.scoring import Targets, targets_of
 from helios.runtime.state_values import StateValues
 from helios.runtime.supply import check_supply
 from helios.runtime.transfers import TransferQueue
+from helios.scheduler.flight import N_FRAMES
 from helios.scheduler.round import LaneCompletion, ProgramShape, Round
-
-N_FRAMES = 2
 
 
 class ModelRuntime:
