@@ -139,7 +139,7 @@ class Frontend:
         request = read_completion_request(fields, self._limits, secrets.randbits(64))
         grammar = self.plain_grammar(request.structured)
         prompts = [self.prompt_tokens(prompt) for prompt in request.prompts]
-        texts = [self._prompt_text(prompt) for prompt in request.prompts for _ in range(request.options.n_choices)]
+        texts = [text for text in map(self._prompt_text, request.prompts) for _ in range(request.options.n_choices)]
         requests = self._requests(prompts, request.options, grammar, None)
         _check_scores(requests, "echo" if request.echoes else "prompt_logprobs")
         return PreparedCall(
