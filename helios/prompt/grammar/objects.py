@@ -61,10 +61,9 @@ def _ends(node: Any, ended: set[str]) -> bool:
         return False
     if not all(_ends(each, ended) for each in node.get("allOf", ())):
         return False
-    names = node.get("type", "null")
-    if not _SCALARS.isdisjoint([names] if isinstance(names, str) else names):
-        return True
-    return any(_container_ends(node, name, ended) for name in ([names] if isinstance(names, str) else names))
+    types = node.get("type", "null")
+    names = [types] if isinstance(types, str) else types
+    return not _SCALARS.isdisjoint(names) or any(_container_ends(node, name, ended) for name in names)
 
 
 def _container_ends(node: Mapping[str, Any], name: str, ended: set[str]) -> bool:
