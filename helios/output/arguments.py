@@ -96,13 +96,13 @@ class CallWriter:
 
     def reopened(self, events: Iterable[OutputEvent]) -> list[OutputEvent]:
         """Of the events so far those of the open call, which counts as this answer's first from now on; none when none is open."""
-        kept = [
+        kept: list[OutputEvent] = [
             replace(event, index=0)
             for event in events
             if self._is_open and isinstance(event, (ToolCallStart, ToolArgumentsDelta)) and event.index == self._index
         ]
         self._index = 0 if self._is_open else -1
-        return list(kept)
+        return kept
 
     def _write(self, fragment: str) -> None:
         if self._is_open and fragment:
