@@ -193,7 +193,7 @@ class Frontend:
             call.options.stops.strings,
             self._eos_of(call.options),
             stop_sequences=call.options.stops.token_sequences,
-            syntax=self._syntax if reading.is_parsed else None,
+            syntax=self._syntax_of(reading),
             tools=reading.tools,
             opening=reading.opening,
             is_structured=reading.is_structured,
