@@ -32,6 +32,5 @@ class ControlTokens:
 
 
 def _special_spellings(tokenizer: Tokenizer) -> Iterator[str]:
-    for token_id in range(tokenizer.vocabulary_size):
-        if tokenizer.is_special(token_id):
-            yield tokenizer.token_bytes(token_id).decode("utf-8", errors="replace")
+    for token_id in sorted(tokenizer.special_tokens):
+        yield tokenizer.token_bytes(token_id).decode("utf-8", errors="replace")

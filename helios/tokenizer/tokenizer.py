@@ -21,7 +21,8 @@ _BYTE_TOKEN = re.compile(r"<0x([0-9A-F]{2})>")
 
 
 class Tokenizer:
-    """The vocabulary of one model. Made by `from_bytes`. `added_tokens` are found in text as they are spelled, special or not."""
+    """The vocabulary of one model. Made by `from_bytes`. `added_tokens` are found in text as they are spelled, special or not;
+    `special_tokens` are the ids of the special ones."""
 
     def __init__(self, asset: bytes) -> None:
         # The library decides by a property of the whole tokenizer whether special tokens are found in text, and setting it
@@ -33,14 +34,14 @@ class Tokenizer:
         decoders = _decoders(settings)
         added = self._open.get_added_tokens_decoder()
         self.added_tokens = {token.content: token_id for token_id, token in added.items()}
-        self._special = frozenset(token_id for token_id, token in added.items() if token.special)
+        self.special_tokens = frozenset(token_id for token_id, token in added.items() if token.special)
         unknown = settings["model"].get("unk_token")
-        self._forbidden = self._special - {None if unknown is None else self.token_id(unknown)}
+        self._forbidden = self.special_tokens - {None if unknown is None else self.token_id(unknown)}
         self._all_bytes = _byte_table(
             self._open, {token_id: token.content for token_id, token in added.items()}, decoders
         )
         self._visible_bytes = tuple(
-            b"" if token_id in self._special else piece for token_id, piece in enumerate(self._all_bytes)
+            b"" if token_id in self.special_tokens else piece for token_id, piece in enumerate(self._all_bytes)
         )
         self.vocabulary_size = len(self._all_bytes)
         self.has_dummy_prefix = any(each["type"] == "Strip" and each.get("start") for each in decoders)
@@ -85,7 +86,7 @@ class Tokenizer:
     def is_special(self, token_id: int) -> bool:
         if not 0 <= token_id < self.vocabulary_size:
             raise unknown_token(token_id, self.vocabulary_size)
-        return token_id in self._special
+        return token_id in self.special_tokens
 
     def token_id(self, text: str) -> int | None:
         """The id of the token that the vocabulary spells so (in its own alphabet), None when there is none."""

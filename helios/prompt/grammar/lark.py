@@ -38,8 +38,8 @@ class Spelling:
         used = [name for name in names if any(name in marker for marker in markers)]
         ordered = sorted(used, key=len, reverse=True)
         self._added = re.compile("(" + "|".join(map(re.escape, ordered)) + ")" if ordered else "((?!))")
-        special = {token_id for token_id in range(tokenizer.vocabulary_size) if tokenizer.is_special(token_id)}
-        self.special_tokens = special | set(self._markers.values()) | {tokenizer.added_tokens[name] for name in used}
+        added = (tokenizer.added_tokens[name] for name in used)
+        self.special_tokens = tokenizer.special_tokens.union(self._markers.values(), added)
 
     def pieces(self, markup: str) -> list[int | str]:
         """Markup as tokens and the text between them."""
