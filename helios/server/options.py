@@ -75,7 +75,12 @@ class GenerationOptions:
 
     def seed_of(self, choice: int) -> int:
         """Choices of one request differ, and each can be had again alone."""
-        return (self.sampling.seed + choice) & _SEED_BITS
+        return seed_bits(self.sampling.seed + choice)
+
+
+def seed_bits(seed: int) -> int:
+    """A seed as the device takes it: 64 bits, whatever its sign or carry."""
+    return seed & _SEED_BITS
 
 
 def read_options(
@@ -123,7 +128,7 @@ def _read_sampling(fields: Fields, limits: Limits, new_seed: int) -> SamplingPar
         presence_penalty=_first(
             fields.number("presence_penalty", -2, 2), defaults.presence_penalty, neutral.presence_penalty
         ),
-        seed=(new_seed if seed is None else seed) & _SEED_BITS,
+        seed=seed_bits(new_seed if seed is None else seed),
         logit_bias=tuple(_read_biases(fields, limits.vocabulary)),
     )
 

@@ -18,12 +18,10 @@ from helios.scheduler.request import GenerationRequest, TokenConstraint
 from helios.server.frontend import Frontend
 from helios.server.grpc.answer_text import TextRules, host_stop
 from helios.server.grpc.generate_request import Asked, GenerateOptions, read_generate_request
-from helios.server.options import Limits
+from helios.server.options import Limits, seed_bits
 
 if TYPE_CHECKING:
     from helios.engine import Engine
-
-_SEED_BITS = (1 << 64) - 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +89,7 @@ class Preparation:
         host_stops = [token_id for token_id in options.stopping.token_ids if token_id not in first.eos_tokens]
         return replace(
             first,
-            sampling=replace(first.sampling, seed=(first.sampling.seed + index) & _SEED_BITS),
+            sampling=replace(first.sampling, seed=seed_bits(first.sampling.seed + index)),
             host_stop=host_stop(self._tokenizer, rules, host_stops),
             constraint=self._constraint(options, grammar),
             prompt_candidates=options.shown.n_scored_prompt if index == 0 else None,

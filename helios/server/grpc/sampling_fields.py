@@ -13,11 +13,10 @@ from helios.prompt.grammar.request import StructuredRequest, read_structured
 from helios.scheduler.request import SamplingParameters
 from helios.server.grpc.fields import checked_count, checked_ids, checked_number
 from helios.server.grpc.schema import inference_pb2
-from helios.server.options import MAX_BIASES, MAX_CHOICES, Limits
+from helios.server.options import MAX_BIASES, MAX_CHOICES, Limits, seed_bits
 
 MAX_ALLOWED_TOKENS = 1024
 _LEAST_REPETITION, _MOST_REPETITION = 0.01, 100.0
-_SEED_BITS = (1 << 64) - 1
 
 
 def read_sampling(
@@ -41,7 +40,7 @@ def read_sampling(
         repetition_penalty=_repetition(decoding.repetition_penalty),
         frequency_penalty=checked_number(decoding.frequency_penalty, "decoding.frequency_penalty", -2, 2),
         presence_penalty=checked_number(decoding.presence_penalty, "decoding.presence_penalty", -2, 2),
-        seed=(sampling.seed if sampling.HasField("seed") else new_seed) & _SEED_BITS,
+        seed=seed_bits(sampling.seed if sampling.HasField("seed") else new_seed),
         logit_bias=tuple(_biases(decoding, limits.vocabulary)),
         candidates=n_candidates,
     )
