@@ -84,11 +84,11 @@ def test_scores_are_those_of_an_independent_pass(model: ServedModel, prompt: lis
 def test_a_warm_cache_changes_no_score(model: ServedModel, prompt: list[int]) -> None:
     """CACHE-3: cold, behind a plain request that left its prefix, and behind itself; and it leaves its prefix to others."""
     cold = echo(model, prompt, cache_salt="cold")
-    plain = model.complete(prompt, cache_salt="warm", max_tokens=1)
+    plain = model.complete(prompt, cache_salt="warm", max_tokens=1, temperature=0)
     assert plain["usage"]["prompt_tokens_details"]["cached_tokens"] == 0
     assert echo(model, prompt, cache_salt="warm") == cold
     assert echo(model, prompt, cache_salt="warm") == cold
-    later = model.complete(prompt, cache_salt="cold", max_tokens=1)
+    later = model.complete(prompt, cache_salt="cold", max_tokens=1, temperature=0)
     assert (
         later["usage"]["prompt_tokens_details"]["cached_tokens"]
         >= len(prompt) // PAGE_TOKENS * PAGE_TOKENS - PAGE_TOKENS
