@@ -7,6 +7,7 @@
 // H hidden size, V vocabulary, K inputs and N outputs of a linear map, HD head dimension, NQ and NKV heads.
 // "Live" counts are read from device memory while the kernel runs; rows at and past the live count are left as they are.
 #pragma once
+#include <stddef.h>
 #include <stdint.h>
 
 // ---------------------------------------------------------------------------------------------------------------------
@@ -27,6 +28,8 @@ enum {
   HELIOS_SAMPLING_PENALTIES = 1,  // a penalty is not neutral: the histogram row is kept and read
   HELIOS_SAMPLING_LOGPROBS = 2,   // log-probabilities (and n_candidates best tokens) are reported
   HELIOS_SAMPLING_BIAS = 4,       // n_bias entries of the bias row apply
+  HELIOS_SAMPLING_DISTRIBUTION = 8,         // with LOGPROBS: the whole row that each token is sampled from is reported
+  HELIOS_SAMPLING_PROMPT_DISTRIBUTION = 16, // the same for each row that a scored prefill feeds
 };
 
 // One row of the sampling state, 256 bytes, written by slot_init from the staged copy, then owned by the device.
@@ -100,6 +103,18 @@ static_assert(sizeof(HeliosCompletionHeader) == 32 && sizeof(HeliosCompletionLan
 //   q8_0.g8k4  272 bytes: 8 x 32 bytes (vector j, lane r, byte c = q[r][4j+c]), then 8 fp16 d.   w = d*q
 //   f32.g8, f16.g8, bf16.g8   [group][input][8 rows] of the element.
 //
+// bf16 activations ("bf16 rows", written by *_bf16, read by linear*.g16k8): bf16 x[R][K], K a multiple of 32, then at byte R*K*2
+// float sum[R][K/32]: the sum of each block of 32 of the rounded numbers, in an order of the device's own. R*K*2 + R*K/8 bytes.
+//
+// Weight layouts that they meet: rows in groups of 16, N padded up with zero rows to a multiple of 16, blocks of 32 inputs. Lane
+// z*16 + r of a (group, block), z 0..3, r 0..15, holds inputs 8z..8z+7 of row r.
+//   q4_1.g16k8  320 bytes: 64 lanes of 4 bytes, two 16-bit words p = 0, 1, bits 4j..4j+3 of word p are input 8z+2j+p; then
+//               16 fp16 d, 16 fp16 m.                                                       w = d*q + m
+//   q4_0.g16k8  288 bytes: the same lanes, then 16 fp16 d.                                  w = d*(q-8)
+//   q8_0.g16k8  544 bytes: 64 lanes of 8 signed bytes, ascending, then 16 fp16 d.           w = d*q
+//   bf16.g16k8, f16.g16k8  1,024 bytes: 64 lanes of 8 elements, ascending.
+// (A pair of inputs of 16 rows is a row of an AMX tile; 8 inputs of a row are what a thread of mma.sync holds.)
+//
 // KV cache, one plane for all layers: page p of a layer starts at plane + p*page_stride (the layer is in the relocation's
 // offset); inside, for each KV head: K fp16 [HD][16 positions], V fp16 [16 positions][HD].
 // page_table int32[S][pages_per_slot]: page ids of a slot's positions, 16 to a page.
@@ -125,19 +140,25 @@ static_assert(sizeof(HeliosCompletionHeader) == 32 && sizeof(HeliosCompletionLan
   F(W, row_identity) F(W, lane_first_row) F(W, sample_row) F(W, sample_lane) \
   F(I, lanes_capacity) F(I, rows_capacity) F(I, n_slots) F(I, n_positions) F(I, vocabulary)
 
-// x[i][:] = weight row row_token[i], as float. x f32[R][hidden]; weight in a g8 layout with N = vocabulary, K = hidden.
+// x[i][:] = weight row row_token[i], as float. x f32[R][hidden]; weight in a linear layout with N = vocabulary, K = hidden.
 #define HELIOS_embed_1(F) F(R, counts) F(R, row_token) F(R, weight) F(W, x) F(I, rows_capacity) F(I, hidden) F(I, vocabulary)
 
-// y[i] = x[rows[i]] / sqrt(mean(x^2) + epsilon) * weight for i < *n_rows. y: f32[R][width] or q8 rows. x has x_rows rows.
+// y[i] = x[rows[i]] / sqrt(mean(x^2) + epsilon) * weight for i < *n_rows. y: f32[R][width], q8 rows or bf16 rows. x has x_rows rows.
 #define HELIOS_rms_norm_1(F) \
   F(R, n_rows) F(R, rows) F(R, x) F(R, weight) F(W, y) F(I, rows_capacity) F(I, x_rows) F(I, width) F(S, epsilon)
 
 // y[i] = q8(x[i]); K = width.
 #define HELIOS_quantize_q8_1(F) F(R, n_rows) F(R, x) F(W, y) F(I, rows_capacity) F(I, width)
+// y[i] = x[i] rounded to bf16 rows; to nearest, ties to even.
+#define HELIOS_round_bf16_1(F) HELIOS_quantize_q8_1(F)
 
-// y[i][0..n_out) = W x[i]; x is q8 rows for the quantised layouts, f32[R][n_in] for the float ones. y f32, row stride y_stride
-// floats. linear_add: y += W x. linear_silu_gate: W holds gate and up interleaved by groups of 8 rows (gate group 0, up group
-// 0, gate group 1, ...), n_out counts the outputs (so W has 2*n_out rows): y = silu(gate) * up. n_out is a multiple of 8 there.
+// y[i][0..n_out) = W x[i]; x is q8 rows for the g8k4 layouts, f32[R][n_in] for the g8 ones, bf16 rows for g16k8. y f32, row stride
+// y_stride floats. linear_add: y += W x. linear_silu_gate: W holds gate and up interleaved by groups of rows (gate group 0, up
+// group 0, gate group 1, ...), n_out counts the outputs (so W has 2*n_out rows): y = silu(gate) * up. n_out is a multiple of the
+// group there (8 or 16).
+// g16k8: blocks ascending, acc = fma(d_b, P_b, acc), P_b the float sum of the block's 32 products q*x (in float; a whole number of up
+// to 8 bits is exact in bf16), its order the device's own; q4_1 adds fma(m_b, sum_b, acc) for each block. Float weights: acc + P_b,
+// those of f16 as the sum of two bf16 numbers.
 #define HELIOS_linear_1(F) \
   F(R, n_rows) F(R, x) F(R, weight) F(W, y) F(I, rows_capacity) F(I, n_in) F(I, n_out) F(I, y_stride)
 #define HELIOS_linear_add_1(F) \
@@ -205,6 +226,15 @@ typedef struct { int32_t token; float logprob; int32_t rank, n_candidates; int32
 #define HELIOS_score_1(F) \
   F(R, counts) F(R, targets) F(R, logits) F(W, scores) F(I, rows_capacity) F(I, vocabulary) F(I, n_candidates)
 
+// Report whole distributions: of the rows i < *n_rows, those whose slot's sampling row has `flag` go to distributions[0],
+// [1], ... in order, distributions_capacity of them at most. Slot row_slot[rows[i]], logits f32[logits_capacity][V] row i as the model
+// gave it. A distribution is HELIOS_DISTRIBUTION_NBYTES(V) long: double log_total, 8 bytes of zero, then float logits[V] (NaN as
+// -infinity, +infinity as 3e38): a token's log-probability is the one of `sample`, max(float(double(logit) - log_total), -9999).
+#define HELIOS_DISTRIBUTION_NBYTES(vocabulary) (16 + ((int64_t)(vocabulary) + 3) / 4 * 16)
+#define HELIOS_distribution_1(F) \
+  F(R, n_rows) F(R, rows) F(R, row_slot) F(R, sampling) F(R, logits) F(W, distributions) F(U, flag) \
+  F(I, logits_capacity) F(I, rows_capacity) F(I, n_slots) F(I, vocabulary) F(I, distributions_capacity)
+
 // Copy partial pages between the cache and rows of state. For i < *n_lanes: the page of slot lane_slot[i] in which position
 // lane_endpoint[i] lies <-> row lane_row[i] of rows [n_rows][row_stride bytes]; page_nbytes from kv + page*page_stride on.
 // page_save fills the row, page_restore the page. An endpoint on a page boundary has no partial page: its lane is skipped, as
@@ -239,12 +269,29 @@ typedef struct { int32_t token; float logprob; int32_t rank, n_candidates; int32
   X(linear_silu_gate_f32, "linear_silu_gate.f32.g8.1", HELIOS_linear_silu_gate_1) \
   X(linear_silu_gate_f16, "linear_silu_gate.f16.g8.1", HELIOS_linear_silu_gate_1) \
   X(linear_silu_gate_bf16, "linear_silu_gate.bf16.g8.1", HELIOS_linear_silu_gate_1) \
+  X(rms_norm_bf16, "rms_norm_bf16.1", HELIOS_rms_norm_1) X(round_bf16, "round_bf16.1", HELIOS_round_bf16_1) \
+  X(embed_q4_1_g16, "embed.q4_1.g16k8.1", HELIOS_embed_1) X(linear_q4_1_g16, "linear.q4_1.g16k8.1", HELIOS_linear_1) \
+  X(linear_add_q4_1_g16, "linear_add.q4_1.g16k8.1", HELIOS_linear_add_1) \
+  X(linear_silu_gate_q4_1_g16, "linear_silu_gate.q4_1.g16k8.1", HELIOS_linear_silu_gate_1) \
+  X(embed_q4_0_g16, "embed.q4_0.g16k8.1", HELIOS_embed_1) X(linear_q4_0_g16, "linear.q4_0.g16k8.1", HELIOS_linear_1) \
+  X(linear_add_q4_0_g16, "linear_add.q4_0.g16k8.1", HELIOS_linear_add_1) \
+  X(linear_silu_gate_q4_0_g16, "linear_silu_gate.q4_0.g16k8.1", HELIOS_linear_silu_gate_1) \
+  X(embed_q8_0_g16, "embed.q8_0.g16k8.1", HELIOS_embed_1) X(linear_q8_0_g16, "linear.q8_0.g16k8.1", HELIOS_linear_1) \
+  X(linear_add_q8_0_g16, "linear_add.q8_0.g16k8.1", HELIOS_linear_add_1) \
+  X(linear_silu_gate_q8_0_g16, "linear_silu_gate.q8_0.g16k8.1", HELIOS_linear_silu_gate_1) \
+  X(embed_bf16_g16, "embed.bf16.g16k8.1", HELIOS_embed_1) X(linear_bf16_g16, "linear.bf16.g16k8.1", HELIOS_linear_1) \
+  X(linear_add_bf16_g16, "linear_add.bf16.g16k8.1", HELIOS_linear_add_1) \
+  X(linear_silu_gate_bf16_g16, "linear_silu_gate.bf16.g16k8.1", HELIOS_linear_silu_gate_1) \
+  X(embed_f16_g16, "embed.f16.g16k8.1", HELIOS_embed_1) X(linear_f16_g16, "linear.f16.g16k8.1", HELIOS_linear_1) \
+  X(linear_add_f16_g16, "linear_add.f16.g16k8.1", HELIOS_linear_add_1) \
+  X(linear_silu_gate_f16_g16, "linear_silu_gate.f16.g16k8.1", HELIOS_linear_silu_gate_1) \
   X(add_bias, "add_bias.1", HELIOS_add_bias_1) X(silu_gate, "silu_gate.1", HELIOS_silu_gate_1) \
   X(rope_kv_interleaved, "rope_kv.interleaved.1", HELIOS_rope_kv_1) X(rope_kv_half, "rope_kv.half.1", HELIOS_rope_kv_1) \
   X(attention, "attention.1", HELIOS_attention_1) X(attention_split, "attention_split.1", HELIOS_attention_split_1) \
   X(attention_merge, "attention_merge.1", HELIOS_attention_merge_1) \
   X(slot_init, "slot_init.1", HELIOS_slot_init_1) X(sample, "sample.1", HELIOS_sample_1) X(commit, "commit.1", HELIOS_commit_1) \
-  X(score, "score.1", HELIOS_score_1) X(page_save, "page_save.1", HELIOS_page_save_1) X(page_restore, "page_restore.1", HELIOS_page_restore_1)
+  X(score, "score.1", HELIOS_score_1) X(distribution, "distribution.1", HELIOS_distribution_1) \
+  X(page_save, "page_save.1", HELIOS_page_save_1) X(page_restore, "page_restore.1", HELIOS_page_restore_1)
 
 // ---------------------------------------------------------------------------------------------------------------------
 // Argument structs, generated: pointers are 8 bytes, L 8 bytes, the rest 4; natural alignment.
@@ -260,8 +307,12 @@ typedef struct { int32_t token; float logprob; int32_t rank, n_candidates; int32
 HELIOS_KERNELS(HELIOS_STRUCT)
 
 // The table that every kernel library exports as `const HeliosKernelLibrary* helios_kernel_library(void)`.
+enum { HELIOS_KERNEL_ABI = 2 };
 enum { HELIOS_KIND_READ = 0, HELIOS_KIND_WRITE = 1, HELIOS_KIND_READ_WRITE = 2, HELIOS_KIND_I32 = 3, HELIOS_KIND_I64 = 4, HELIOS_KIND_U32 = 5, HELIOS_KIND_F32 = 6 };
 typedef struct { const char* name; uint32_t offset; uint32_t kind; } HeliosField;
+// The launch that a kernel's scalar arguments ask for: one dimension of blocks and of threads. {1, 1, 0} for host kernels.
+typedef struct { int64_t n_blocks; int32_t n_threads; int32_t shared_nbytes; } HeliosGeometry;
+enum { HELIOS_KERNEL_WAITS = 1 /* waits itself for the kernels before it (griddepcontrol.wait) before it touches memory */ };
 typedef struct {
   const char* name;
   uint32_t args_nbytes, n_fields;
@@ -269,9 +320,25 @@ typedef struct {
   // Bytes that the kernel may touch from pointer field `field` on, for these scalar arguments; UINT64_MAX when they overflow or
   // are not acceptable (negative, zero width, K not a multiple of the block, head_dim too large ...).
   uint64_t (*extent)(const void* args, uint32_t field);
+  // Only for scalar arguments whose extents are all acceptable. It does not depend on an argument that the loader sets (n_pages).
+  void (*geometry)(const void* args, HeliosGeometry* geometry);
+  uint32_t flags;  // HELIOS_KERNEL_*
+  uint32_t reserved;
+  // A kernel runs in one of three ways; the members of the other two are NULL.
   // Host kernels: the number of tasks for this launch (reads live counts), and one task. Any task may run on any thread.
-  // 0 tasks is a launch that does nothing. NULL on devices whose kernels are not host functions.
+  // 0 tasks is a launch that does nothing.
   int32_t (*n_tasks)(const void* args, int32_t n_threads);
   void (*run)(const void* args, int32_t task, int32_t n_tasks);
+  // Emulated kernels: one block of the launch; not 0 when it failed. Any block may run on any thread.
+  int32_t (*run_block)(const void* args, const HeliosGeometry* geometry, int32_t block);
+  // CUDA kernels: the name of the image that has the kernel, and its symbol there.
+  const char *image, *symbol;
 } HeliosKernel;
-typedef struct { uint32_t abi; uint32_t n_kernels; const HeliosKernel* kernels; const char* target; } HeliosKernelLibrary;
+typedef struct { const char* name; const void* data; size_t nbytes; } HeliosImage;  // a fat binary, for cudaLibraryLoadData
+typedef struct {
+  uint32_t abi, n_kernels;
+  const HeliosKernel* kernels;
+  const char* target;
+  uint32_t n_images, reserved;
+  const HeliosImage* images;
+} HeliosKernelLibrary;

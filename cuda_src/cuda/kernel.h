@@ -3,9 +3,13 @@
 //
 // HELIOS_CUDA_KERNEL(id, n_threads, n_blocks, body) defines kernel `id` of the vocabulary: `body` runs in blocks of
 // n_threads with the argument struct as `a`; `n_blocks` is the grid, from the scalar arguments alone, because a
-// captured graph keeps it for good. Any grid gives the same bits: a body strides over its work by gridDim. Indices that
-// come from memory (counts, slots, positions, tokens, page ids) are checked before they are used, as in the host
-// kernels, whose meaning these equal.
+// captured graph keeps it for good. HELIOS_CUDA_KERNEL_WITH(id, n_threads, n_resident, n_blocks, shared_nbytes, waits,
+// body) says more: how many blocks a multiprocessor has to hold at once, the bytes of dynamic shared memory
+// (HELIOS_DYNAMIC_SHARED), and whether every thread of it executes griddepcontrol.wait before it touches memory, so
+// that it may be started while the kernel before it ends. A name in the expressions is qualified: they stand outside
+// any namespace. The launch is what was asked for, to the block, on the emulator too. Indices that come from memory
+// (counts, slots, positions, tokens, page ids) are checked before they are used, as in the host kernels, whose meaning
+// these equal.
 #pragma once
 #include <stddef.h>
 #include <stdint.h>
@@ -31,31 +35,41 @@ static __device__ __forceinline__ void wait_copies() {
 }
 }  // namespace helios::cuda
 
-#define HELIOS_CUDA_KERNEL(id, n_threads, n_blocks, ...)                                                           \
-  extern "C" __global__ void __launch_bounds__(n_threads) helios_##id(const __grid_constant__ HeliosArgs_##id a) { \
-    __VA_ARGS__;                                                                                                   \
-  }                                                                                                                \
-  HELIOS_LAUNCH(id, n_threads, n_blocks, reinterpret_cast<void (*)(const void*)>(helios_##id))
+// Dynamic shared memory, from its first byte on.
+#define HELIOS_DYNAMIC_SHARED(type, name)                         \
+  extern __shared__ __align__(1024) unsigned char helios_shared[]; \
+  type* name = reinterpret_cast<type*>(helios_shared)
+
+#define HELIOS_CUDA_KERNEL_WITH(id, n_threads, n_resident, n_blocks, shared_nbytes, waits, ...)     \
+  extern "C" __global__ void __launch_bounds__(n_threads, n_resident)                               \
+      helios_##id(const __grid_constant__ HeliosArgs_##id a) {                                      \
+    __VA_ARGS__;                                                                                    \
+  }
 #else
 #include "simt/cuda.h"
 
-#define HELIOS_CUDA_KERNEL(id, n_threads, n_blocks, ...)                   \
-  static void helios_##id(const void* args) {                              \
-    const HeliosArgs_##id& a = *static_cast<const HeliosArgs_##id*>(args); \
-    __VA_ARGS__;                                                           \
-  }                                                                        \
-  HELIOS_LAUNCH(id, n_threads, n_blocks, helios_##id)
+#define HELIOS_CUDA_KERNEL_WITH(id, n_threads, n_resident, n_blocks_of, shared_nbytes_of, waits, ...) \
+  namespace helios::cuda {                                                                            \
+  static int64_t n_blocks_##id(const void* args) {                                                    \
+    const HeliosArgs_##id& a = *static_cast<const HeliosArgs_##id*>(args);                            \
+    (void)a;                                                                                          \
+    return n_blocks_of;                                                                               \
+  }                                                                                                   \
+  static int64_t shared_nbytes_##id(const void* args) {                                               \
+    const HeliosArgs_##id& a = *static_cast<const HeliosArgs_##id*>(args);                            \
+    (void)a;                                                                                          \
+    return shared_nbytes_of;                                                                          \
+  }                                                                                                   \
+  const Launch launch_##id = {n_threads, n_blocks_##id, shared_nbytes_##id, waits, __FILE__};         \
+  }                                                                                                   \
+  void helios_emulated_##id(const void* args) {                                                       \
+    const HeliosArgs_##id& a = *static_cast<const HeliosArgs_##id*>(args);                            \
+    __VA_ARGS__;                                                                                      \
+  }
 #endif
 
-#define HELIOS_LAUNCH(id, n_threads, n_blocks_of, entry)                   \
-  namespace helios::cuda {                                                 \
-  static int64_t n_blocks_##id(const void* args) {                         \
-    const HeliosArgs_##id& a = *static_cast<const HeliosArgs_##id*>(args); \
-    (void)a;                                                               \
-    return n_blocks_of;                                                    \
-  }                                                                        \
-  const Launch launch_##id = {n_threads, n_blocks_##id, entry};            \
-  }
+#define HELIOS_CUDA_KERNEL(id, n_threads, n_blocks, ...) \
+  HELIOS_CUDA_KERNEL_WITH(id, n_threads, 1, n_blocks, 0, false, __VA_ARGS__)
 
 namespace helios::cuda {
 

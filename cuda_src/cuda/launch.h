@@ -6,14 +6,21 @@
 
 namespace helios::cuda {
 
-// `n_blocks` is the grid for these scalar arguments. `entry` is the kernel's address: for the CUDA runtime, or for the
-// emulator to call.
+// `n_blocks` and `shared_nbytes` (of dynamic shared memory) are for these scalar arguments. `waits`: HELIOS_KERNEL_WAITS.
+// `source` is the file that has the kernel.
 struct Launch {
   int32_t n_threads;
   int64_t (*n_blocks)(const void* args);
-  void (*entry)(const void* args);
+  int64_t (*shared_nbytes)(const void* args);
+  bool waits;
+  const char* source;
 };
 #define HELIOS_DECLARE_LAUNCH(id, name, list) extern const Launch launch_##id;
 HELIOS_KERNELS(HELIOS_DECLARE_LAUNCH)
+
+template <const Launch& launch>
+void geometry(const void* args, HeliosGeometry* geometry) {
+  *geometry = {launch.n_blocks(args), launch.n_threads, int32_t(launch.shared_nbytes(args))};
+}
 
 }  // namespace helios::cuda

@@ -118,6 +118,10 @@ HELIOS_API cudaError_t cudaEventSynchronize(cudaEvent_t event);
 HELIOS_API cudaError_t cudaLibraryLoadFromFile(cudaLibrary_t* library, const char* path, void* jit_options,
                                                void** jit_values, unsigned int n_jit_options, void* library_options,
                                                void** library_values, unsigned int n_library_options);
+// Only to be there: no image in memory is a host library.
+HELIOS_API cudaError_t cudaLibraryLoadData(cudaLibrary_t* library, const void* code, void* jit_options,
+                                           void** jit_values, unsigned int n_jit_options, void* library_options,
+                                           void** library_values, unsigned int n_library_options);
 HELIOS_API cudaError_t cudaLibraryUnload(cudaLibrary_t library);
 HELIOS_API cudaError_t cudaLibraryGetKernel(cudaKernel_t* kernel, cudaLibrary_t library, const char* name);
 HELIOS_API cudaError_t cudaFuncGetParamInfo(const void* function, size_t index, size_t* offset, size_t* nbytes);

@@ -26,6 +26,19 @@ std::array<HostDevice, max_devices>& devices() {
   return *all;
 }
 
+// A launch whose blocks are a pool's tasks.
+struct EmulatedLaunch {
+  const HeliosKernel& kernel;
+  const HeliosGeometry& geometry;
+  const void* args;
+  std::atomic<bool> has_failed{false};
+};
+
+void run_emulated_block(const void* pointer, int32_t block, int32_t) {
+  auto* launch = static_cast<EmulatedLaunch*>(const_cast<void*>(pointer));
+  if (launch->kernel.run_block(launch->args, &launch->geometry, block) != 0) launch->has_failed = true;
+}
+
 int instruction_set_level() {
 #if defined(__x86_64__)
   const bool has_v3 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
@@ -70,11 +83,19 @@ void HostDevice::stream_closed() {
   if (--n_streams_ == 0) pool_.reset();
 }
 
-cudaError_t HostDevice::run_kernel(const HeliosKernel& kernel, const void* args) {
+cudaError_t HostDevice::run_kernel(const HeliosKernel& kernel, const HeliosGeometry& geometry, const void* args) {
+  if (kernel.run_block) {
+    EmulatedLaunch launch = {kernel, geometry, args};
+    const cudaError_t refusal = run_tasks(run_emulated_block, &launch, int32_t(geometry.n_blocks));
+    return launch.has_failed ? cudaErrorLaunchFailure : refusal;
+  }
   const int32_t n_tasks = kernel.n_tasks(args, n_threads_);
-  if (n_tasks < 0) return cudaErrorLaunchFailure;
+  return n_tasks < 0 ? cudaErrorLaunchFailure : run_tasks(kernel.run, args, n_tasks);
+}
+
+cudaError_t HostDevice::run_tasks(Pool::Run run, const void* args, int32_t n_tasks) {
   if (n_tasks <= 1) {
-    if (n_tasks == 1) kernel.run(args, 0, 1);
+    if (n_tasks == 1) run(args, 0, 1);
     return cudaSuccess;
   }
   std::lock_guard<std::mutex> lock(mutex_);
@@ -83,7 +104,7 @@ cudaError_t HostDevice::run_kernel(const HeliosKernel& kernel, const void* args)
   } catch (const std::system_error&) {
     return cudaErrorOperatingSystem;
   }
-  pool_->run_phase(kernel.run, args, n_tasks);
+  pool_->run_phase(run, args, n_tasks);
   return cudaSuccess;
 }
 

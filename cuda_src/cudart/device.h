@@ -21,10 +21,12 @@ class HostDevice {
   void stream_opened();
   void stream_closed();
 
-  // Runs one launch to its end on the calling thread and the pool.
-  cudaError_t run_kernel(const HeliosKernel& kernel, const void* args);
+  // Runs one launch to its end on the calling thread and the pool. Host kernels do not look at the geometry.
+  cudaError_t run_kernel(const HeliosKernel& kernel, const HeliosGeometry& geometry, const void* args);
 
  private:
+  cudaError_t run_tasks(Pool::Run run, const void* args, int32_t n_tasks);
+
   std::mutex mutex_;  // held for the length of a phase that uses the pool
   std::atomic<int> n_threads_;
   std::unique_ptr<Pool> pool_;

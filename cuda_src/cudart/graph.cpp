@@ -46,7 +46,7 @@ cudaError_t check_addresses(const FillWork& work) {
 }
 
 cudaError_t run_work(const KernelWork& work, HostDevice& device) {
-  return device.run_kernel(*work.kernel->entry, work.args.data());
+  return device.run_kernel(*work.kernel->entry, work.geometry, work.args.data());
 }
 
 cudaError_t run_work(const CopyWork& work, HostDevice&) {
@@ -59,13 +59,16 @@ cudaError_t run_work(const FillWork& work, HostDevice&) {
   return cudaSuccess;
 }
 
+// Kernels have one dimension of blocks and of threads.
 bool is_launchable(const cudaKernelNodeParams& params, const Kernel& kernel) {
   const dim3 &grid = params.gridDim, &block = params.blockDim;
-  const bool is_grid_valid =
-      grid.x >= 1 && grid.x <= INT32_MAX && grid.y >= 1 && grid.y <= 65535 && grid.z >= 1 && grid.z <= 65535;
-  const bool is_block_valid = block.x >= 1 && block.x <= 1024 && block.y >= 1 && block.y <= 1024 && block.z >= 1 &&
-                              block.z <= 64 && block.x * block.y * block.z <= 1024;
+  const bool is_grid_valid = grid.x >= 1 && grid.x <= INT32_MAX && grid.y == 1 && grid.z == 1;
+  const bool is_block_valid = block.x >= 1 && block.x <= 1024 && block.y == 1 && block.z == 1;
   return is_grid_valid && is_block_valid && params.sharedMemBytes <= unsigned(kernel.max_dynamic_shared_nbytes);
+}
+
+HeliosGeometry geometry_of(const cudaKernelNodeParams& params) {
+  return {int64_t(params.gridDim.x), int32_t(params.blockDim.x), int32_t(params.sharedMemBytes)};
 }
 
 cudaError_t add_node(cudaGraphNode_t* node, cudaGraph_t graph, const cudaGraphNode_t* dependencies,
@@ -129,7 +132,7 @@ cudaError_t cudaGraphAddKernelNode(cudaGraphNode_t* node, cudaGraph_t graph, con
   const std::shared_ptr<Kernel> kernel = find_kernel(params->func);
   if (!kernel) return report(cudaErrorInvalidDeviceFunction);
   if (!is_launchable(*params, *kernel)) return report(cudaErrorInvalidValue);
-  KernelWork work{kernel, std::vector<uint64_t>((kernel->entry->args_nbytes + 7) / 8)};
+  KernelWork work{kernel, geometry_of(*params), std::vector<uint64_t>((kernel->entry->args_nbytes + 7) / 8)};
   memcpy(work.args.data(), params->kernelParams[0], kernel->entry->args_nbytes);
   return report(add_node(node, graph, dependencies, n_dependencies, std::move(work)));
 }

@@ -17,6 +17,7 @@ namespace helios {
 
 struct KernelWork {
   std::shared_ptr<const Kernel> kernel;
+  HeliosGeometry geometry;
   std::vector<uint64_t> args;  // the argument struct, in whole words for its alignment
 };
 struct CopyWork {

@@ -27,10 +27,11 @@ HandleTable<Kernel>& kernels() {
 }
 
 bool is_complete(const HeliosKernelLibrary* table) {
-  if (!table || table->abi != kernel_abi) return false;
+  if (!table || table->abi != HELIOS_KERNEL_ABI) return false;
   for (uint32_t i = 0; i < table->n_kernels; i++) {
     const HeliosKernel& kernel = table->kernels[i];
-    if (!kernel.name || !kernel.extent || !kernel.n_tasks || !kernel.run) return false;
+    if (!kernel.name || !kernel.extent || !kernel.geometry) return false;
+    if (!(kernel.n_tasks && kernel.run) && !kernel.run_block) return false;
   }
   return true;
 }
@@ -66,6 +67,10 @@ cudaError_t cudaLibraryLoadFromFile(cudaLibrary_t* library, const char* path, vo
   }
   *library = images().add<cudaLibrary_t>(std::make_shared<const KernelImage>(shared_object, table));
   return report(cudaSuccess);
+}
+
+cudaError_t cudaLibraryLoadData(cudaLibrary_t*, const void*, void*, void**, unsigned int, void*, void**, unsigned int) {
+  return report(cudaErrorInvalidKernelImage);
 }
 
 // Kernel handles of the library stop being valid with it; graphs that hold its kernels keep it mapped.

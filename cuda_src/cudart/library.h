@@ -9,8 +9,6 @@
 
 namespace helios {
 
-constexpr uint32_t kernel_abi = 1;  // HeliosKernelLibrary.abi of the layouts in kernels.h
-
 // An open shared object with a kernel table.
 class KernelImage {
  public:

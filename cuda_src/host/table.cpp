@@ -24,17 +24,26 @@ namespace {
   }
 HELIOS_KERNELS(HELIOS_TABLE_FIELDS)
 
+void geometry(const void*, HeliosGeometry* geometry) { *geometry = {1, 1, 0}; }
+
 #define HELIOS_TABLE_KERNEL(id, name, list)          \
   {name,                                             \
    sizeof(HeliosArgs_##id),                          \
    sizeof(fields_##id::table) / sizeof(HeliosField), \
    fields_##id::table,                               \
    host_##id.extent,                                 \
+   geometry,                                         \
+   0,                                                \
+   0,                                                \
    host_##id.n_tasks,                                \
-   host_##id.run},
+   host_##id.run,                                    \
+   nullptr,                                          \
+   nullptr,                                          \
+   nullptr},
 
 const HeliosKernel kernels[] = {HELIOS_KERNELS(HELIOS_TABLE_KERNEL)};
-const HeliosKernelLibrary library = {1, sizeof kernels / sizeof kernels[0], kernels, HELIOS_TARGET};
+const HeliosKernelLibrary library = {
+    HELIOS_KERNEL_ABI, sizeof kernels / sizeof kernels[0], kernels, HELIOS_TARGET, 0, 0, nullptr};
 
 }  // namespace
 }  // namespace helios

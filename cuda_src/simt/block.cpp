@@ -18,7 +18,7 @@ thread_local Block* current __attribute__((tls_model("initial-exec"))) = nullptr
 namespace {
 
 constexpr size_t kStackBytes = 64 << 10, kGuardBytes = 4 << 10;
-constexpr size_t kSharedBytes = 48 << 10, kCanaryBytes = 64;  // static shared memory of a block; bytes after each array
+constexpr size_t kSharedBytes = 227 << 10, kCanaryBytes = 64;  // shared memory of a block; bytes after each array
 constexpr unsigned char kUnset = 0xff;                        // shared memory starts as NaN
 
 struct Book {
@@ -79,7 +79,7 @@ class Engine : public Block {
     for (int i = 0; i < kMaxThreads; i++) threads_[size_t(i)].stack_top = stacks_.top(i);
   }
 
-  void run(const char* kernel, Entry entry, const void* args, int n_threads, uint32_t block, uint32_t n_blocks);
+  bool run(const char* kernel, Entry entry, const void* args, const HeliosGeometry& geometry, uint32_t block);
   void* shared(const void* key, const char* name, size_t nbytes);
   int barrier(const Site& site, int value, int neutral, int (*combine)(int, int));
   void finish_warp(uint32_t mask);
@@ -123,14 +123,16 @@ void start_thread() {
   abort();  // an ended fiber is never switched to
 }
 
-void Engine::run(const char* kernel, Entry entry, const void* args, int n_threads, uint32_t block, uint32_t n_blocks) {
+bool Engine::run(const char* kernel, Entry entry, const void* args, const HeliosGeometry& geometry, uint32_t block) {
+  const int n_threads = geometry.n_threads;
   {
     std::lock_guard<std::mutex> lock(book().mutex);
     conduct_ = book().conduct;
   }
   kernel_ = kernel, entry_ = entry, args_ = args;
   random_ = (conduct_.seed + 1) * 0x9e3779b97f4a7c15ull + block;
-  index = {block, 0, 0}, grid = {n_blocks, 1, 1}, size = {uint32_t(n_threads), 1, 1}, copies = conduct_.copies;
+  index = {block, 0, 0}, grid = {uint32_t(geometry.n_blocks), 1, 1}, size = {uint32_t(n_threads), 1, 1};
+  copies = conduct_.copies, dynamic_shared_nbytes = size_t(geometry.shared_nbytes);
   n_threads_ = n_alive_ = n_threads;
   n_in_barrier_ = 0, is_failed_ = false, shared_used_ = 0, first_ready_ = 0;
   arrays_.clear(), ready_.clear();
@@ -151,6 +153,7 @@ void Engine::run(const char* kernel, Entry entry, const void* args, int n_thread
   current = outer;
   if (n_alive_ != 0 && !is_failed_) report_waiting();
   check_shared();
+  return !is_failed_;
 }
 
 void Engine::run_thread() {
@@ -307,8 +310,8 @@ std::string failure() {
 }
 bool has_failed() { return is_failed; }
 
-void run_block(const char* kernel, Entry entry, const void* args, int n_threads, uint32_t block, uint32_t n_blocks) {
-  engine().run(kernel, entry, args, n_threads, block, n_blocks);
+bool run_block(const char* kernel, Entry entry, const void* args, const HeliosGeometry& geometry, uint32_t block) {
+  return engine().run(kernel, entry, args, geometry, block);
 }
 void* shared_array(const void* key, const char* name, size_t nbytes) {
   return static_cast<Engine*>(current)->shared(key, name, nbytes);

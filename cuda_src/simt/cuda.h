@@ -34,6 +34,11 @@
   static const char helios_key_##name = 0; \
   type(&name)[n] = *static_cast<type(*)[n]>(helios::simt::shared_array(&helios_key_##name, #name, sizeof(type) * (n)))
 
+#define HELIOS_DYNAMIC_SHARED(type, name)                                              \
+  static const char helios_key_##name = 0;                                             \
+  type* name = static_cast<type*>(helios::simt::shared_array(&helios_key_##name, #name, \
+                                                             helios::simt::current->dynamic_shared_nbytes))
+
 namespace helios::simt {
 
 inline int either(int a, int b) { return a | b; }

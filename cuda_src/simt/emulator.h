@@ -10,6 +10,8 @@
 #include <string>
 #include <vector>
 
+#include "kernels.h"
+
 namespace helios::simt {
 
 constexpr int kWarp = 32, kMaxThreads = 1024, kSlotBytes = 16;
@@ -28,9 +30,9 @@ void set_conduct(const Conduct& conduct);
 std::string failure();
 bool has_failed();
 
-// Runs one block of a grid on the calling thread.
+// Runs one block of a launch on the calling thread; whether it kept all rules.
 using Entry = void (*)(const void* args);
-void run_block(const char* kernel, Entry entry, const void* args, int n_threads, uint32_t block, uint32_t n_blocks);
+bool run_block(const char* kernel, Entry entry, const void* args, const HeliosGeometry& geometry, uint32_t block);
 
 struct Index {
   uint32_t x = 0, y = 0, z = 0;
@@ -68,6 +70,7 @@ struct Block {
   Index index, grid, size;
   Thread* thread;
   Copies copies;
+  size_t dynamic_shared_nbytes;
 };
 extern thread_local Block* current __attribute__((tls_model("initial-exec")));
 

@@ -1,5 +1,4 @@
-// The library's exports: the table of all kernels, each of whose tasks is one thread block, and the conduct of the
-// emulator. What a launch may touch is what the host library says (`extent`): the vocabulary has one answer, whatever
+// The library's exports: the table of all kernels, run block by block, and the conduct of the emulator. What a launch may touch is what the host library says (`extent`): the vocabulary has one answer, whatever
 // runs it.
 #include <string.h>
 
@@ -7,19 +6,11 @@
 #include "emulator.h"
 #include "host/host.h"
 
+#define HELIOS_DECLARE_EMULATED(id, name, list) void helios_emulated_##id(const void* args);
+HELIOS_KERNELS(HELIOS_DECLARE_EMULATED)
+
 namespace helios {
 namespace {
-
-using cuda::Launch;
-
-constexpr int64_t kMaxBlocks = 256;  // enough for the kernels' strides to matter; more only costs time here
-
-template <const Launch& launch>
-int32_t n_blocks(const void* args, int32_t) {
-  if (simt::has_failed()) return -1;  // a launch failure, as after a fault on a device
-  const int64_t n = launch.n_blocks(args);
-  return int32_t(n < kMaxBlocks ? n : kMaxBlocks);
-}
 
 #define HELIOS_KIND_OF_R HELIOS_KIND_READ
 #define HELIOS_KIND_OF_W HELIOS_KIND_WRITE
@@ -30,27 +21,34 @@ int32_t n_blocks(const void* args, int32_t) {
 #define HELIOS_KIND_OF_S HELIOS_KIND_F32
 
 #define HELIOS_TABLE_FIELD(kind, name) {#name, uint32_t(offsetof(Args, name)), HELIOS_KIND_OF_##kind},
-#define HELIOS_TABLE_FIELDS(id, name, list)                                                                            \
-  namespace fields_##id {                                                                                              \
-    using Args = HeliosArgs_##id;                                                                                      \
-    const HeliosField table[] = {list(HELIOS_TABLE_FIELD)};                                                            \
-    void run(const void* args, int32_t block, int32_t n) {                                                             \
-      simt::run_block(name, cuda::launch_##id.entry, args, cuda::launch_##id.n_threads, uint32_t(block), uint32_t(n)); \
-    }                                                                                                                  \
+#define HELIOS_TABLE_FIELDS(id, name, list)                                                                         \
+  namespace fields_##id {                                                                                           \
+    using Args = HeliosArgs_##id;                                                                                   \
+    const HeliosField table[] = {list(HELIOS_TABLE_FIELD)};                                                         \
+    int32_t run_block(const void* args, const HeliosGeometry* geometry, int32_t block) {                            \
+      return simt::has_failed() || !simt::run_block(name, helios_emulated_##id, args, *geometry, uint32_t(block)); \
+    }                                                                                                               \
   }
 HELIOS_KERNELS(HELIOS_TABLE_FIELDS)
 
-#define HELIOS_TABLE_KERNEL(id, name, list)          \
-  {name,                                             \
-   sizeof(HeliosArgs_##id),                          \
-   sizeof(fields_##id::table) / sizeof(HeliosField), \
-   fields_##id::table,                               \
-   host_##id.extent,                                 \
-   n_blocks<cuda::launch_##id>,                      \
-   fields_##id::run},
+#define HELIOS_TABLE_KERNEL(id, name, list)           \
+  {name,                                              \
+   sizeof(HeliosArgs_##id),                           \
+   sizeof(fields_##id::table) / sizeof(HeliosField),  \
+   fields_##id::table,                                \
+   host_##id.extent,                                  \
+   cuda::geometry<cuda::launch_##id>,                 \
+   cuda::launch_##id.waits ? HELIOS_KERNEL_WAITS : 0u, \
+   0,                                                 \
+   nullptr,                                           \
+   nullptr,                                           \
+   fields_##id::run_block,                            \
+   nullptr,                                           \
+   nullptr},
 
 const HeliosKernel kernels[] = {HELIOS_KERNELS(HELIOS_TABLE_KERNEL)};
-const HeliosKernelLibrary library = {1, sizeof kernels / sizeof kernels[0], kernels, HELIOS_TARGET};
+const HeliosKernelLibrary library = {
+    HELIOS_KERNEL_ABI, sizeof kernels / sizeof kernels[0], kernels, HELIOS_TARGET, 0, 0, nullptr};
 
 }  // namespace
 }  // namespace helios

@@ -97,6 +97,7 @@ FUNCTIONS: dict[str, tuple[Any, ...]] = {
     "cudaEventQuery": (c_void_p,),
     "cudaEventSynchronize": (c_void_p,),
     "cudaLibraryLoadFromFile": (_OUT_HANDLE, c_char_p, c_void_p, c_void_p, c_uint, c_void_p, c_void_p, c_uint),
+    "cudaLibraryLoadData": (_OUT_HANDLE, c_void_p, c_void_p, c_void_p, c_uint, c_void_p, c_void_p, c_uint),
     "cudaLibraryUnload": (c_void_p,),
     "cudaLibraryGetKernel": (_OUT_HANDLE, c_void_p, c_char_p),
     "cudaFuncGetParamInfo": (c_void_p, c_size_t, _OUT_SIZE, _OUT_SIZE),

@@ -44,7 +44,7 @@ class Device:
     def open(cls, name: str = "auto", n_threads: int | None = None) -> Device:
         """Open `cpu`, `cuda` or `auto`; `n_threads` of the CPU device (None: all that this process may use).
 
-        `simt` is the host runtime with the CUDA kernels over an emulator, for tests: the programs of the CPU device, slowly.
+        `simt` is the host runtime with the CUDA kernels over an emulator, for tests: the programs of a GPU, slowly.
         """
         if name == "cuda":
             raise DeviceError(f"device cuda cannot be used: {cuda.why_not()}", hint="serve with --device cpu")
@@ -60,7 +60,8 @@ class Device:
             level = cudart.integer("cudaDeviceGetAttribute", abi.ATTRIBUTE_CAPABILITY_MAJOR, 0)
             path = libraries.kernel_library(level)
         why = cuda.why_not() if name == "auto" else "it was asked for"
-        return cls(cudart, KernelLibrary.load(cudart, path), "cpu" if name == "auto" else name, "host", why)
+        target = "cuda" if name == "simt" else "host"
+        return cls(cudart, KernelLibrary.load(cudart, path), "cpu" if name == "auto" else name, target, why)
 
     def allocate(self, size_bytes: int) -> DeviceBuffer:
         """Zeroed device memory; OutOfMemoryError with the numbers when there is no room."""

@@ -20,6 +20,7 @@ from helios.device.cudart import (
     KernelNodeParams,
     MemsetParams,
 )
+from helios.device.kernel_table import Geometry
 from helios.device.stream import Stream
 
 DEFAULT_DYNAMIC_SHARED_BYTES = 48 << 10  # beyond it a kernel has to be told
@@ -62,18 +63,19 @@ class Graph:
     def add_kernel(
         self,
         kernel: c_void_p,
-        grid: tuple[int, int, int],
-        block: tuple[int, int, int],
-        shared_bytes: int,
+        geometry: Geometry,
         arguments: bytearray,
         depends_on: Sequence[int],
     ) -> None:
         """Add a launch of `kernel` with one argument struct, which is copied here."""
+        shared_bytes = geometry.shared_bytes
         if shared_bytes > DEFAULT_DYNAMIC_SHARED_BYTES:
             self._cudart.call("cudaFuncSetAttribute", kernel, FUNCTION_MAX_DYNAMIC_SHARED, shared_bytes)
         struct = (ctypes.c_char * len(arguments)).from_buffer(arguments)
         params = (c_void_p * 1)(ctypes.addressof(struct))
-        node = KernelNodeParams(kernel.value, Dim3(*grid), Dim3(*block), shared_bytes, params, None)
+        node = KernelNodeParams(
+            kernel.value, Dim3(geometry.n_blocks, 1, 1), Dim3(geometry.n_threads, 1, 1), shared_bytes, params
+        )
         self._add("cudaGraphAddKernelNode", depends_on, byref(node))
 
     def add_copy(self, destination: int, source: int, size_bytes: int, depends_on: Sequence[int]) -> None:

@@ -15,7 +15,7 @@ from helios.contract.accesses import Pointer, Pointers
 from helios.contract.schema import execution_pb2 as schema
 from helios.device.device import Device
 from helios.device.graph import Graph, GraphExec
-from helios.device.kernels import EXTENT_REFUSED, FieldKind, KernelField, KernelSignature
+from helios.device.kernel_table import EXTENT_REFUSED, FieldKind, Geometry, KernelField, KernelSignature
 from helios.errors import ContractError
 
 READABLE_KINDS = frozenset(
@@ -36,9 +36,7 @@ WRITABLE_KINDS = frozenset(
         schema.BUFFER_KIND_COMPLETION,
     }
 )
-MAX_GRID = (2**31 - 1, 65535, 65535)
-MAX_BLOCK = (1024, 1024, 64)
-MAX_BLOCK_THREADS = 1024
+MAX_BLOCKS = 2**31 - 1
 POINTER_ALIGNMENT_BYTES = 4  # the smallest element that any kernel reads
 
 
@@ -69,11 +67,11 @@ def kernel_pointers(device: Device, n_pages: int) -> Pointers:
     """What the kernel library lets each pointer of a node touch; only for nodes of programs that `instantiate` accepted."""
 
     def pointers(node: schema.KernelNode) -> list[Pointer]:
-        signature = device.kernels.signatures[node.kernel]
+        signature = device.kernels.table.signatures[node.kernel]
         arguments = bytearray(node.arguments)
         for offset in node.page_count_offsets:
             struct.pack_into("<i", arguments, offset, n_pages)
-        extents = device.kernels.extents(node.kernel, bytes(arguments))
+        extents = device.kernels.table.extents(node.kernel, bytes(arguments))
         fields = signature.fields
         return [
             Pointer(offset, extents[index], fields[index].kind.reads, fields[index].kind.writes)
@@ -113,34 +111,41 @@ class _NodeLoader:
                 self._refuse("has no work that this Helios knows")
 
     def _add_kernel(self, graph: Graph, node: schema.KernelNode, depends_on: list[int]) -> None:
-        signature = self.device.kernels.signatures.get(node.kernel)
+        table = self.device.kernels.table
+        signature = table.signatures.get(node.kernel)
         if signature is None:
             self._refuse(f"the kernel library has no kernel {node.kernel[:200]!r}")
         if len(node.arguments) != signature.args_size_bytes:
             self._refuse(
                 f"has {len(node.arguments)} argument bytes, the kernel takes {signature.args_size_bytes}", node.kernel
             )
-        grid = (node.grid_x, node.grid_y, node.grid_z)
-        block = (node.block_x, node.block_y, node.block_z)
-        self._check_geometry(node.kernel, grid, block, node.dynamic_shared_nbytes)
         arguments = bytearray(node.arguments)
         self._patch_page_counts(signature, node.page_count_offsets, arguments)
-        extents = self.device.kernels.extents(node.kernel, bytes(arguments))
+        extents = table.extents(node.kernel, bytes(arguments))
         self._patch_pointers(signature, node.relocations, extents, arguments)
-        graph.add_kernel(signature.handle, grid, block, node.dynamic_shared_nbytes, arguments, depends_on)
+        geometry = self._geometry(node)
+        handle = self.device.kernels.handles[node.kernel]
+        graph.add_kernel(handle, geometry, arguments, depends_on)
 
-    def _check_geometry(
-        self, kernel: str, grid: tuple[int, int, int], block: tuple[int, int, int], shared_bytes: int
-    ) -> None:
-        if not all(1 <= n <= limit for n, limit in zip(grid, MAX_GRID, strict=True)):
-            self._refuse(f"grid {grid} is outside 1..{MAX_GRID}", kernel)
-        if not all(1 <= n <= limit for n, limit in zip(block, MAX_BLOCK, strict=True)):
-            self._refuse(f"block {block} is outside 1..{MAX_BLOCK}", kernel)
-        if block[0] * block[1] * block[2] > MAX_BLOCK_THREADS:
-            self._refuse(f"block {block} has more than {MAX_BLOCK_THREADS:,} threads", kernel)
-        limit_bytes = self.device.max_dynamic_shared_bytes
+    def _geometry(self, node: schema.KernelNode) -> Geometry:
+        """The library's launch for the node's arguments, which the node's own has to be. The arguments' extents were accepted."""
+        asked = self.device.kernels.table.geometry(node.kernel, node.arguments)
+        grid = (node.grid_x, node.grid_y, node.grid_z)
+        block = (node.block_x, node.block_y, node.block_z)
+        if (grid, block) != ((asked.n_blocks, 1, 1), (asked.n_threads, 1, 1)):
+            wanted = f"{asked.n_blocks:,} blocks of {asked.n_threads:,} threads"
+            self._refuse(f"has grid {grid} and block {block}, the kernel asks for {wanted}", node.kernel)
+        if asked.n_blocks > MAX_BLOCKS:
+            self._refuse(f"has {asked.n_blocks:,} blocks, a launch has at most {MAX_BLOCKS:,}", node.kernel)
+        shared_bytes, limit_bytes = node.dynamic_shared_nbytes, self.device.max_dynamic_shared_bytes
+        if shared_bytes != asked.shared_bytes:
+            wanted = f"the kernel asks for {asked.shared_bytes:,}"
+            self._refuse(f"has {shared_bytes:,} bytes of shared memory, {wanted}", node.kernel)
         if shared_bytes > limit_bytes:
-            self._refuse(f"asks for {shared_bytes:,} bytes of shared memory, the device has {limit_bytes:,}", kernel)
+            self._refuse(
+                f"asks for {shared_bytes:,} bytes of shared memory, the device has {limit_bytes:,}", node.kernel
+            )
+        return asked
 
     def _patch_page_counts(self, signature: KernelSignature, offsets: Iterable[int], arguments: bytearray) -> None:
         i32_fields = {field.offset: field for field in signature.fields if field.kind is FieldKind.I32}

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from helios.contract.schema import execution_pb2 as pb
-from helios.device.kernels import FieldKind
+from helios.device.kernel_table import FieldKind
 from helios.errors import InternalError
 from helios.ignition.dependencies import Access, dependencies
 from helios.ignition.scratch import Lifetime, ScratchPlan, plan_scratch
@@ -216,7 +216,8 @@ class Capture:
             target=self._target.name,
             buffers=[_encode_buffer(buffer, self._resources.get(buffer.id, "")) for buffer in buffers],
             programs=[
-                _encode_program(program, plan, scratch.id) for program, plan in zip(self.programs, plans, strict=True)
+                _encode_program(self._target, program, plan, scratch.id)
+                for program, plan in zip(self.programs, plans, strict=True)
             ],
             destinations=self._destinations,
         )
@@ -233,7 +234,7 @@ def _encode_buffer(buffer: Buffer, resource: str) -> pb.Buffer:
     )
 
 
-def _encode_program(program: ProgramCapture, plan: ScratchPlan, scratch_id: int) -> pb.Program:
+def _encode_program(target: Target, program: ProgramCapture, plan: ScratchPlan, scratch_id: int) -> pb.Program:
     def place(tensor: Tensor) -> tuple[int, int]:
         if isinstance(tensor.storage, Buffer):
             return tensor.storage.id, tensor.offset
@@ -253,14 +254,17 @@ def _encode_program(program: ProgramCapture, plan: ScratchPlan, scratch_id: int)
         token_capacity=program.token_capacity,
         packed_token_capacity=program.packed_token_capacity,
         nodes=[
-            pb.Node(depends_on=before, kernel=_encode_launch(launch, {t: place(t) for _, _, t in launch.pointers()}))
+            pb.Node(
+                depends_on=before,
+                kernel=_encode_launch(target, launch, {t: place(t) for _, _, t in launch.pointers()}),
+            )
             for launch, before in zip(program.launches, dependencies(accesses), strict=True)
         ],
     )
 
 
-def _encode_launch(launch: Launch, places: Mapping[Tensor, tuple[int, int]]) -> pb.KernelNode:
-    """The argument struct with zero pointers, and where the loader puts addresses. Host kernels need no geometry."""
+def _encode_launch(target: Target, launch: Launch, places: Mapping[Tensor, tuple[int, int]]) -> pb.KernelNode:
+    """The argument struct with zero pointers, where the loader puts addresses, and the launch that the arguments need."""
     arguments = bytearray(launch.signature.args_nbytes)
     page_counts = []
     for entry in launch.signature.fields:
@@ -269,14 +273,16 @@ def _encode_launch(launch: Launch, places: Mapping[Tensor, tuple[int, int]]) -> 
             page_counts.append(entry.offset)
         elif not isinstance(value, Tensor):
             _pack_scalar(arguments, launch.signature.name, entry.name, entry.kind, entry.offset, value)
+    geometry = target.geometry(launch.signature.name, bytes(arguments))
     return pb.KernelNode(
         kernel=launch.signature.name,
-        grid_x=1,
+        grid_x=geometry.n_blocks,
         grid_y=1,
         grid_z=1,
-        block_x=1,
+        block_x=geometry.n_threads,
         block_y=1,
         block_z=1,
+        dynamic_shared_nbytes=geometry.shared_bytes,
         arguments=bytes(arguments),
         relocations=[
             pb.Relocation(argument_offset=offset, buffer=places[tensor][0], offset=places[tensor][1])

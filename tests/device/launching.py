@@ -6,7 +6,8 @@ import struct
 from collections.abc import Sequence
 
 from helios.contract.schema import execution_pb2 as schema
-from helios.device.kernels import FieldKind, KernelLibrary
+from helios.device.kernel_table import FieldKind
+from helios.device.kernels import KernelLibrary
 
 FORMATS = {FieldKind.I32: "<i", FieldKind.I64: "<q", FieldKind.U32: "<I", FieldKind.F32: "<f"}
 
@@ -20,7 +21,7 @@ def kernel_node(
     **scalars: int,
 ) -> schema.Node:
     """A launch of `kernel`: `pointers` maps field names to (buffer id, offset), `scalars` gives the other fields."""
-    signature = library.signatures[kernel]
+    signature = library.table.signatures[kernel]
     arguments = bytearray(signature.args_size_bytes)
     node = schema.KernelNode(kernel=kernel, grid_x=1, grid_y=1, grid_z=1, block_x=1, block_y=1, block_z=1)
     for field in signature.fields:

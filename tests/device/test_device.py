@@ -13,7 +13,8 @@ import pytest
 from helios.device import cuda, libraries
 from helios.device.cudart import Cudart
 from helios.device.device import STAGING_BYTES, Device
-from helios.device.kernels import EXTENT_REFUSED, FieldKind, KernelLibrary
+from helios.device.kernel_table import EXTENT_REFUSED, FieldKind
+from helios.device.kernels import KernelLibrary
 from helios.errors import DeviceError, OutOfMemoryError
 from tests.device.compiling import NATIVE, ROOT, compile_cpp
 
@@ -26,8 +27,8 @@ def no_cuda(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_the_processor_gets_the_kernels_of_its_level() -> None:
     with Device.open("cpu", n_threads=2) as device:
         assert (device.name, device.target, device.n_threads) == ("cpu", "host", 2)
-        assert device.kernels.target in {"x86-64", "x86-64-v3", "x86-64-v4", "aarch64"}
-        assert "commit.1" in device.kernels.signatures
+        assert device.kernels.table.target in {"x86-64", "x86-64-v3", "x86-64-v4", "aarch64"}
+        assert "commit.1" in device.kernels.table.signatures
 
 
 def test_auto_takes_the_cpu_and_says_why(no_cuda: None) -> None:
@@ -111,7 +112,7 @@ def test_closing_twice_does_nothing(device: Device) -> None:
 
 
 def test_the_kernel_table_is_read_whole(device: Device) -> None:
-    signature = device.kernels.signatures["sum_pages.1"]
+    signature = device.kernels.table.signatures["sum_pages.1"]
     assert [(field.name, field.offset, field.kind) for field in signature.fields] == [
         ("plane", 0, FieldKind.READ),
         ("total", 8, FieldKind.WRITE),
@@ -120,17 +121,17 @@ def test_the_kernel_table_is_read_whole(device: Device) -> None:
     ]
     assert signature.args_size_bytes == 32
     assert signature.pointers == {0: 0, 8: 1}
-    assert device.kernels.extent("sum_pages.1", bytes(32), 0) == EXTENT_REFUSED
+    assert device.kernels.table.extent("sum_pages.1", bytes(32), 0) == EXTENT_REFUSED
     with pytest.raises(DeviceError, match="takes 32 bytes, not 31"):
-        device.kernels.extent("sum_pages.1", bytes(31), 0)
+        device.kernels.table.extent("sum_pages.1", bytes(31), 0)
 
 
 def test_every_kernel_takes_one_argument_of_the_size_in_the_table(device: Device) -> None:
     offset, size = c_size_t(), c_size_t()
-    for signature in device.kernels.signatures.values():
-        device.cudart.call("cudaFuncGetParamInfo", signature.handle, 0, offset, size)
+    for name, signature in device.kernels.table.signatures.items():
+        device.cudart.call("cudaFuncGetParamInfo", device.kernels.handles[name], 0, offset, size)
         assert (offset.value, size.value) == (0, signature.args_size_bytes)
-        assert device.cudart.function("cudaFuncGetParamInfo")(signature.handle, 1, offset, size) == 1
+        assert device.cudart.function("cudaFuncGetParamInfo")(device.kernels.handles[name], 1, offset, size) == 1
 
 
 def test_a_file_that_is_no_kernel_library_is_one_sentence(cudart: Cudart, tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ import functools
 import re
 from pathlib import Path
 
-from helios.device.kernels import FieldKind, KernelField
+from helios.device.kernel_table import FieldKind, KernelField
 from helios.ignition.signatures import KernelSignature, Target
 
 HEADER = Path(__file__).parents[2] / "cuda_src" / "kernels.h"

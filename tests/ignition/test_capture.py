@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from helios.contract.schema import execution_pb2 as pb
-from helios.device.kernels import FieldKind, KernelField
+from helios.device.kernel_table import FieldKind, KernelField
 from helios.errors import InternalError
 from helios.ignition.capture import PAGE_COUNT, Capture, ProgramCapture, Tensor
 from helios.ignition.signatures import KernelSignature, Target

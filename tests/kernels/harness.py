@@ -11,9 +11,8 @@ import ctypes
 import functools
 import mmap
 import random
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from ctypes import CFUNCTYPE, POINTER, c_char_p, c_int32, c_uint32, c_uint64, c_void_p
+from ctypes import CFUNCTYPE, POINTER, c_char_p, c_int32, c_int64, c_uint32, c_uint64, c_void_p
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -43,6 +42,10 @@ class _Field(ctypes.Structure):
     _fields_ = (("name", c_char_p), ("offset", c_uint32), ("kind", c_uint32))
 
 
+class _Geometry(ctypes.Structure):
+    _fields_ = (("n_blocks", c_int64), ("n_threads", c_int32), ("shared_nbytes", c_int32))
+
+
 class _Kernel(ctypes.Structure):
     _fields_ = (
         ("name", c_char_p),
@@ -50,13 +53,27 @@ class _Kernel(ctypes.Structure):
         ("n_fields", c_uint32),
         ("fields", POINTER(_Field)),
         ("extent", CFUNCTYPE(c_uint64, c_void_p, c_uint32)),
+        ("geometry", CFUNCTYPE(None, c_void_p, POINTER(_Geometry))),
+        ("flags", c_uint32),
+        ("reserved", c_uint32),
         ("n_tasks", CFUNCTYPE(c_int32, c_void_p, c_int32)),
         ("run", CFUNCTYPE(None, c_void_p, c_int32, c_int32)),
+        ("run_block", CFUNCTYPE(c_int32, c_void_p, POINTER(_Geometry), c_int32)),
+        ("image", c_char_p),
+        ("symbol", c_char_p),
     )
 
 
 class _Library(ctypes.Structure):
-    _fields_ = (("abi", c_uint32), ("n_kernels", c_uint32), ("kernels", POINTER(_Kernel)), ("target", c_char_p))
+    _fields_ = (
+        ("abi", c_uint32),
+        ("n_kernels", c_uint32),
+        ("kernels", POINTER(_Kernel)),
+        ("target", c_char_p),
+        ("n_images", c_uint32),
+        ("reserved", c_uint32),
+        ("images", c_void_p),
+    )
 
 
 _libc = ctypes.CDLL(None, use_errno=True)
@@ -156,11 +173,20 @@ class Kernel:
     def _run(self, args: bytearray, n_threads: int, order: str, seed: int) -> int:
         buffer = (ctypes.c_char * len(args)).from_buffer(args)
         address = ctypes.addressof(buffer)
-        n_tasks = int(self.entry.n_tasks(address, n_threads))
+        geometry = _Geometry()
+        self.entry.geometry(address, ctypes.byref(geometry))
+        is_emulated = bool(self.entry.run_block)
+        n_tasks = int(geometry.n_blocks if is_emulated else self.entry.n_tasks(address, n_threads))
         tasks = list(range(n_tasks))
         if order == "shuffled":
             random.Random(seed).shuffle(tasks)
-        run: Callable[[int], None] = lambda task: self.entry.run(address, task, n_tasks)  # noqa: E731
+
+        def run(task: int) -> None:
+            if is_emulated:
+                self.entry.run_block(address, ctypes.byref(geometry), task)
+            else:
+                self.entry.run(address, task, n_tasks)
+
         if order == "threads":
             with ThreadPoolExecutor(3) as pool:
                 list(pool.map(run, tasks))

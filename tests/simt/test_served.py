@@ -10,9 +10,10 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from gguf import GGMLQuantizationType as Q
 
+from helios.device import libraries
 from helios.engine import Engine, Generation
 from helios.ignition.prepare import PrepareOptions, prepare
-from helios.ignition.signatures import host_target
+from helios.ignition.signatures import cuda_target, host_target
 from helios.scheduler.request import Finished, GenerationRequest, SamplingParameters, Token
 from helios.settings import Settings
 from tests.ignition.tiny_model import TinyModel, write_tiny
@@ -61,10 +62,11 @@ def answers(core: Path, device: str, requests: list[GenerationRequest]) -> list[
         return asyncio.run(ask(engine))
 
 
-def prepared(directory: Path, model: TinyModel) -> Path:
+def prepared(directory: Path, model: TinyModel, device: str) -> Path:
     checkpoint = write_tiny(directory / "tiny.gguf", model)
-    core = directory / "tiny.core"
-    prepare(checkpoint, core, host_target(), PrepareOptions(concurrency=3), key=KEY, namespace=NAMESPACE)
+    core = directory / f"{device}.core"
+    target = host_target() if device == "cpu" else cuda_target(libraries.simt_kernel_library())
+    prepare(checkpoint, core, target, PrepareOptions(concurrency=3), key=KEY, namespace=NAMESPACE)
     return core
 
 
@@ -83,19 +85,19 @@ def check_agreement(ours: list[Token], theirs: list[Token], tolerance: float) ->
 def test_a_core_is_served_with_the_tokens_of_the_cpu_device(name: str, tmp_path: Path) -> None:
     """CARD-3: greedy, seeded and penalised requests in one batch. With 8-bit activations a last bit may become a whole step, so
     those models are asked for their likeliest tokens, and ties are looked at."""
-    core = prepared(tmp_path, MODELS[name])
+    core, host_core = (prepared(tmp_path, MODELS[name], device) for device in ("simt", "cpu"))
     is_float = name.startswith("float")
     greedy = SamplingParameters(temperature=0, candidates=5)
     requests = REQUESTS if is_float else [replace(request, sampling=greedy) for request in REQUESTS]
     with conducted(Conduct()):
         emulated = answers(core, "simt", requests)
-    for ours, theirs in zip(emulated, answers(core, "cpu", requests), strict=True):
+    for ours, theirs in zip(emulated, answers(host_core, "cpu", requests), strict=True):
         check_agreement(ours, theirs, 1e-4 if is_float else 0.05)
 
 
 def test_a_request_has_the_same_tokens_alone_and_in_any_order_of_threads(tmp_path: Path) -> None:
     """Design 7, CARD-3."""
-    core = prepared(tmp_path, MODELS["q4_0"])
+    core = prepared(tmp_path, MODELS["q4_0"], "simt")
     with conducted(Conduct()):
         together = answers(core, "simt", REQUESTS)
     for conduct in (CONDUCTS[-1], CONDUCTS[3]):

@@ -83,6 +83,8 @@ void sum_pages_run(const void* args, int32_t, int32_t) {
   *static_cast<int32_t*>(a.total) = total;
 }
 
+void geometry(const void*, HeliosGeometry* geometry) { *geometry = {1, 1, 0}; }
+
 int32_t fail_n(const void*, int32_t) { return -1; }
 void fail_run(const void*, int32_t, int32_t) {}
 
@@ -103,8 +105,9 @@ enum Kind {
 TEST_KERNELS(TEST_FIELDS)
 
 #define N_FIELDS(id) uint32_t(sizeof(fields_##id::table) / sizeof(HeliosField))
-#define TEST_ENTRY(id, extent, n_tasks) \
-  {nullptr, sizeof(Args_##id), N_FIELDS(id), fields_##id::table, extent, n_tasks, id##_run}
+#define TEST_ENTRY(id, extent, n_tasks)                                                                            \
+  {nullptr, sizeof(Args_##id), N_FIELDS(id), fields_##id::table, extent, geometry, 0, 0, n_tasks, id##_run, nullptr, \
+   nullptr, nullptr}
 
 HeliosKernel kernels[] = {
     TEST_ENTRY(count_tasks, count_tasks_extent, count_tasks_n),
@@ -122,7 +125,7 @@ extern "C" __attribute__((visibility("default"))) const HeliosKernelLibrary* hel
   static const char* const names[] = {TEST_KERNELS(TEST_NAME)};
   static const HeliosKernelLibrary library = [] {
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) kernels[i].name = names[i];
-    return HeliosKernelLibrary{1, sizeof names / sizeof names[0], kernels, "test"};
+    return HeliosKernelLibrary{HELIOS_KERNEL_ABI, sizeof names / sizeof names[0], kernels, "test", 0, 0, nullptr};
   }();
   return &library;
 }

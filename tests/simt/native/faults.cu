@@ -94,6 +94,6 @@ extern "C" __attribute__((visibility("default"))) void run_fault(const char* nam
   helios::simt::set_conduct({helios::simt::Order(order), seed, helios::simt::Copies(copies)});
   const Args args{from, to, fault};
   for (const Named& kernel : kernels)
-    if (strcmp(kernel.name, name) == 0) helios::simt::run_block(name, kernel.entry, &args, kN, 0, 1);
+    if (strcmp(kernel.name, name) == 0) helios::simt::run_block(name, kernel.entry, &args, {1, kN, 0}, 0);
   strncpy(failure, helios::simt::failure().c_str(), size - 1);
 }
