@@ -1,6 +1,6 @@
-// RMS norm (to float rows or to quantised rows) and the quantisation of float rows. A block a row.
+// RMS norm (to float rows, quantised rows or bf16 rows), and float rows quantised or rounded. A block a row.
 //
-//   y = x / sqrt(mean(x^2) + epsilon) * weight;  quantised rows as in kernels.h
+//   y = x / sqrt(mean(x^2) + epsilon) * weight;  quantised rows and bf16 rows as in kernels.h
 // The sum of squares: each thread its every kThreads-th element, then the fixed tree of combine_block; an order that
 // depends on the width alone. A row index outside x leaves its output row as it is. A half block with a NaN or an
 // infinity becomes q = 0 with a NaN scale, so that its row turns NaN in what follows and no other row notices.
@@ -43,7 +43,37 @@ __device__ void store_q8_block(void* base, int32_t rows_capacity, int32_t n_rows
   scales[3] = 0;
 }
 
-template <bool kIsQuantised, class Args>
+__device__ __forceinline__ uint16_t round_to_bf16(float v) {
+  const uint32_t bits = __float_as_uint(v);
+  const bool is_nan = (bits & 0x7fffffffu) > 0x7f800000u;
+  return uint16_t((is_nan ? bits | 0x400000u : bits + 0x7fffu + (bits >> 16 & 1u)) >> 16);
+}
+// Rounds block `b` of row `row` from the 32 floats at x; its sum adds the rounded numbers in ascending order.
+__device__ void store_bf16_block(void* base, int32_t rows_capacity, int32_t row, int32_t b, const float* x,
+                                 int32_t width) {
+  uint16_t* to = as<uint16_t>(base) + int64_t(row) * width + b * kBlock;
+  float sum = 0;
+  for (int i = 0; i < kBlock; i++) {
+    to[i] = round_to_bf16(x[i]);
+    sum += __uint_as_float(uint32_t(to[i]) << 16);
+  }
+  float* sums = reinterpret_cast<float*>(as<uint16_t>(base) + int64_t(rows_capacity) * width);
+  sums[int64_t(row) * (width / kBlock) + b] = sum;
+}
+
+enum RowsAs { kFloats, kQ8, kBf16 };
+
+template <RowsAs kAs>
+__device__ __forceinline__ void store_block(void* base, int32_t rows_capacity, int32_t n_rows, int32_t row, int32_t b,
+                                            const float* x, int32_t width) {
+  if (kAs == kQ8) {
+    store_q8_block(base, rows_capacity, n_rows, row, b, x, width);
+  } else {
+    store_bf16_block(base, rows_capacity, row, b, x, width);
+  }
+}
+
+template <RowsAs kAs, class Args>
 __device__ void rms_norm(const Args& a) {
   HELIOS_SHARED(float, partial, kWarps);
   const int32_t n_rows = live_count(a.n_rows, a.rows_capacity), me = int32_t(threadIdx.x);
@@ -56,11 +86,11 @@ __device__ void rms_norm(const Args& a) {
     for (int32_t k = me; k < a.width; k += kThreads) sum = fmaf(x[k], x[k], sum);
     sum = combine_block(sum, partial, Sum{});
     const float scale = 1.f / sqrtf(sum / float(a.width) + a.epsilon);
-    if (kIsQuantised) {
+    if (kAs != kFloats) {
       for (int32_t b = me; b < a.width / kBlock; b += kThreads) {
         float block[kBlock];
         for (int k = 0; k < kBlock; k++) block[k] = x[b * kBlock + k] * scale * weight[b * kBlock + k];
-        store_q8_block(a.y, a.rows_capacity, n_rows, i, b, block, a.width);
+        store_block<kAs>(a.y, a.rows_capacity, n_rows, i, b, block, a.width);
       }
     } else {
       float* y = as<float>(a.y) + int64_t(i) * a.width;
@@ -69,17 +99,22 @@ __device__ void rms_norm(const Args& a) {
   }
 }
 
-__device__ void quantise_rows(const HeliosArgs_quantize_q8& a) {
+template <RowsAs kAs, class Args>
+__device__ void convert_rows(const Args& a) {
   const int32_t n_rows = live_count(a.n_rows, a.rows_capacity);
   for (int32_t i = int32_t(blockIdx.x); i < n_rows; i += int32_t(gridDim.x)) {
     const float* x = as<float>(a.x) + int64_t(i) * a.width;
     for (int32_t b = int32_t(threadIdx.x); b < a.width / kBlock; b += kThreads)
-      store_q8_block(a.y, a.rows_capacity, n_rows, i, b, x + b * kBlock, a.width);
+      store_block<kAs>(a.y, a.rows_capacity, n_rows, i, b, x + b * kBlock, a.width);
   }
 }
 
 }  // namespace helios::cuda
 
-HELIOS_CUDA_KERNEL(rms_norm, helios::cuda::kThreads, a.rows_capacity, helios::cuda::rms_norm<false>(a))
-HELIOS_CUDA_KERNEL(rms_norm_q8, helios::cuda::kThreads, a.rows_capacity, helios::cuda::rms_norm<true>(a))
-HELIOS_CUDA_KERNEL(quantize_q8, helios::cuda::kThreads, a.rows_capacity, helios::cuda::quantise_rows(a))
+HELIOS_CUDA_KERNEL(rms_norm, helios::cuda::kThreads, a.rows_capacity, helios::cuda::rms_norm<helios::cuda::kFloats>(a))
+HELIOS_CUDA_KERNEL(rms_norm_q8, helios::cuda::kThreads, a.rows_capacity, helios::cuda::rms_norm<helios::cuda::kQ8>(a))
+HELIOS_CUDA_KERNEL(rms_norm_bf16, helios::cuda::kThreads, a.rows_capacity, helios::cuda::rms_norm<helios::cuda::kBf16>(a))
+HELIOS_CUDA_KERNEL(quantize_q8, helios::cuda::kThreads, a.rows_capacity,
+                   helios::cuda::convert_rows<helios::cuda::kQ8>(a))
+HELIOS_CUDA_KERNEL(round_bf16, helios::cuda::kThreads, a.rows_capacity,
+                   helios::cuda::convert_rows<helios::cuda::kBf16>(a))

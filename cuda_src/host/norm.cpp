@@ -1,9 +1,10 @@
-// RMS norm (to float rows or to quantised rows) and the quantisation of float rows.
+// RMS norm (to float rows, quantised rows or bf16 rows), and float rows quantised or rounded.
 //
-//   y = x / sqrt(mean(x^2) + epsilon) * weight;  quantised rows as in q8_rows.h
+//   y = x / sqrt(mean(x^2) + epsilon) * weight;  quantised rows as in q8_rows.h, bf16 rows as in bf16_rows.h
 // The sum of squares runs in four accumulators of 8 lanes over blocks of 32, then 8, then single elements: an order
 // that depends on the width alone. Bound: reading x once (it is in the cache of whoever wrote it); 576 elements take
 // about 150 ns. A row index outside x leaves its output row as it is. A NaN stays in its own row.
+#include "bf16_rows.h"
 #include "host.h"
 #include "q8_rows.h"
 #include "vec.h"
@@ -35,47 +36,85 @@ HELIOS_INLINE void normalise(const float* x, const float* weight, float scale, i
   for (; i < n; i++) y[i] = x[i] * scale * weight[i];
 }
 
-template <class Args, bool kQuantised>
+// What rows are written as. `nbytes(rows_capacity, width)`; put_block takes the 32 floats of a block.
+struct ToQ8 {
+  static Size nbytes(int32_t rows_capacity, int32_t width) { return q8_rows_nbytes(rows_capacity, width); }
+  static HELIOS_INLINE void put_block(void* y, int32_t rows_capacity, int32_t n_rows, int32_t row, int32_t b,
+                                      const float* x, int32_t width) {
+    store_q8_block(y, rows_capacity, n_rows, row, b, x, width);
+  }
+};
+struct ToBf16 {
+  static Size nbytes(int32_t rows_capacity, int32_t width) { return bf16_rows_nbytes(rows_capacity, width); }
+  static HELIOS_INLINE void put_block(void* y, int32_t rows_capacity, int32_t, int32_t row, int32_t b, const float* x,
+                                      int32_t width) {
+    store_bf16_block(y, rows_capacity, row, b, x, width);
+  }
+};
+static_assert(kBlock == kBf16Block, "one loop over blocks serves both");
+
+template <class Args>
+bool norm_extents(const Args& a, Extents<Args>& e, Size y_nbytes) {
+  if (a.rows_capacity <= 0 || a.x_rows <= 0 || !is_width(a.width)) return false;
+  e.n_rows = Size(4);
+  e.rows = Size(a.rows_capacity) * 4;
+  e.x = Size(a.x_rows) * a.width * 4;
+  e.weight = Size(a.width) * 4;
+  e.y = y_nbytes;
+  return true;
+}
+
+// f(row of y, row of x, scale) for the task's rows.
+template <class Args, class F>
+HELIOS_INLINE void for_norm_rows(const Args& a, int32_t task, int32_t n_tasks, F&& f) {
+  const Span rows = part_of(live_count(a.n_rows, a.rows_capacity), task, n_tasks);
+  for (int32_t i = rows.begin; i < rows.end; i++) {
+    const int32_t row = as<int32_t>(a.rows)[i];
+    if (!in_range(row, a.x_rows)) continue;
+    const float* x = as<float>(a.x) + int64_t(row) * a.width;
+    f(i, x, 1.f / __builtin_sqrtf(sum_of_squares(x, a.width) / float(a.width) + a.epsilon));
+  }
+}
+
 struct RmsNorm {
+  using Args = HeliosArgs_rms_norm;
   static bool extents(const Args& a, Extents<Args>& e) {
-    if (a.rows_capacity <= 0 || a.x_rows <= 0 || !is_width(a.width) || (kQuantised && a.width % kBlock)) return false;
-    e.n_rows = Size(4);
-    e.rows = Size(a.rows_capacity) * 4;
-    e.x = Size(a.x_rows) * a.width * 4;
-    e.weight = Size(a.width) * 4;
-    e.y = kQuantised ? q8_rows_nbytes(a.rows_capacity, a.width) : Size(a.rows_capacity) * a.width * 4;
-    return true;
+    return norm_extents(a, e, Size(a.rows_capacity) * a.width * 4);
+  }
+  static int32_t n_tasks(const Args& a, int32_t) { return row_tasks(live_count(a.n_rows, a.rows_capacity), a.width); }
+  static void run(const Args& a, int32_t task, int32_t n_tasks) {
+    for_norm_rows(a, task, n_tasks, [&](int32_t i, const float* x, float scale) {
+      normalise(x, as<float>(a.weight), scale, a.width, as<float>(a.y) + int64_t(i) * a.width);
+    });
+  }
+};
+
+template <class Args, class To>
+struct RmsNormTo {
+  static bool extents(const Args& a, Extents<Args>& e) {
+    return a.width % kBlock == 0 && norm_extents(a, e, To::nbytes(a.rows_capacity, a.width));
   }
   static int32_t n_tasks(const Args& a, int32_t) { return row_tasks(live_count(a.n_rows, a.rows_capacity), a.width); }
   static void run(const Args& a, int32_t task, int32_t n_tasks) {
     const int32_t n_rows = live_count(a.n_rows, a.rows_capacity);
-    const Span rows = part_of(n_rows, task, n_tasks);
     const float* weight = as<float>(a.weight);
-    for (int32_t i = rows.begin; i < rows.end; i++) {
-      const int32_t row = as<int32_t>(a.rows)[i];
-      if (!in_range(row, a.x_rows)) continue;
-      const float* x = as<float>(a.x) + int64_t(row) * a.width;
-      const float scale = 1.f / __builtin_sqrtf(sum_of_squares(x, a.width) / float(a.width) + a.epsilon);
-      if constexpr (kQuantised) {
-        for (int32_t b = 0; b < a.width / kBlock; b++) {
-          float block[kBlock];
-          normalise(x + b * kBlock, weight + b * kBlock, scale, kBlock, block);
-          store_q8_block(a.y, a.rows_capacity, n_rows, i, b, block, a.width);
-        }
-      } else {
-        normalise(x, weight, scale, a.width, as<float>(a.y) + int64_t(i) * a.width);
+    for_norm_rows(a, task, n_tasks, [&](int32_t i, const float* x, float scale) {
+      for (int32_t b = 0; b < a.width / kBlock; b++) {
+        float block[kBlock];
+        normalise(x + b * kBlock, weight + b * kBlock, scale, kBlock, block);
+        To::put_block(a.y, a.rows_capacity, n_rows, i, b, block, a.width);
       }
-    }
+    });
   }
 };
 
-struct QuantizeQ8 {
-  using Args = HeliosArgs_quantize_q8;
+template <class Args, class To>
+struct RowsTo {
   static bool extents(const Args& a, Extents<Args>& e) {
     if (a.rows_capacity <= 0 || !is_width(a.width) || a.width % kBlock) return false;
     e.n_rows = Size(4);
     e.x = Size(a.rows_capacity) * a.width * 4;
-    e.y = q8_rows_nbytes(a.rows_capacity, a.width);
+    e.y = To::nbytes(a.rows_capacity, a.width);
     return true;
   }
   static int32_t n_tasks(const Args& a, int32_t) { return row_tasks(live_count(a.n_rows, a.rows_capacity), a.width); }
@@ -85,15 +124,17 @@ struct QuantizeQ8 {
     for (int32_t i = rows.begin; i < rows.end; i++) {
       const float* x = as<float>(a.x) + int64_t(i) * a.width;
       for (int32_t b = 0; b < a.width / kBlock; b++)
-        store_q8_block(a.y, a.rows_capacity, n_rows, i, b, x + b * kBlock, a.width);
+        To::put_block(a.y, a.rows_capacity, n_rows, i, b, x + b * kBlock, a.width);
     }
   }
 };
 
 }  // namespace
 
-HELIOS_HOST_KERNEL(rms_norm, RmsNorm<HeliosArgs_rms_norm, false>)
-HELIOS_HOST_KERNEL(rms_norm_q8, RmsNorm<HeliosArgs_rms_norm_q8, true>)
-HELIOS_HOST_KERNEL(quantize_q8, QuantizeQ8)
+HELIOS_HOST_KERNEL(rms_norm, RmsNorm)
+HELIOS_HOST_KERNEL(rms_norm_q8, RmsNormTo<HeliosArgs_rms_norm_q8, ToQ8>)
+HELIOS_HOST_KERNEL(rms_norm_bf16, RmsNormTo<HeliosArgs_rms_norm_bf16, ToBf16>)
+HELIOS_HOST_KERNEL(quantize_q8, RowsTo<HeliosArgs_quantize_q8, ToQ8>)
+HELIOS_HOST_KERNEL(round_bf16, RowsTo<HeliosArgs_round_bf16, ToBf16>)
 
 }  // namespace helios

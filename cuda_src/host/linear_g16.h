@@ -1,0 +1,115 @@
+// y = W x for weights in g16k8 and bf16 rows: one driver for every weight format and every output. It walks groups of 16
+// output rows (a gate group and its up group for the SiLU gate) and blocks of tokens, asks `G16Product` for the sums,
+// and hands them to the output.
+//
+// G16Product<Block> provides compute(w, x, first_token, n_tokens <= kG16Tokens, sums): sums[t][16] of the group at w.
+// Bits: a sum depends on its own weights and its own input row only; never on the block of tokens, the task or the
+// thread.
+//
+// Tasks: (token block, run of units), run fastest, so that a block's activations stay in the second cache while the
+// weights stream by. A run of few tokens is about 40 KiB of weights: smaller ones lose bandwidth to task starts.
+#pragma once
+#include "bf16_rows.h"
+#include "g16_block.h"
+
+namespace helios {
+
+constexpr int kG16Tokens = 256;  // of one block: 768 KiB of activations for 1,536 inputs
+
+struct G16Blocks {
+  int32_t n, size;
+  explicit G16Blocks(int32_t n_rows)
+      : n((n_rows + kG16Tokens - 1) / kG16Tokens), size(n ? ((n_rows + n - 1) / n + 15) & ~15 : 0) {}
+};
+
+template <class Block>
+struct G16Product;
+
+// What happens to the 16 sums of one token.
+struct G16Store {
+  static constexpr int kGroups = 1;
+  static HELIOS_INLINE void put(float* y, const float* sums, const float*) { store(y, load<F16>(sums)); }
+  static HELIOS_INLINE void put_one(float* y, float sum) { *y = sum; }
+};
+struct G16Add {
+  static constexpr int kGroups = 1;
+  static HELIOS_INLINE void put(float* y, const float* sums, const float*) {
+    store(y, load<F16>(y) + load<F16>(sums));
+  }
+  static HELIOS_INLINE void put_one(float* y, float sum) { *y += sum; }
+};
+struct G16SiluGate {
+  static constexpr int kGroups = 2;
+  static HELIOS_INLINE void put(float* y, const float* gate, const float* up) {
+    for (int i = 0; i < kG16Rows; i += 8) store(y + i, silu(load<F8>(gate + i)) * load<F8>(up + i));
+  }
+  static HELIOS_INLINE void put_one(float*, float) {}  // n_out is a multiple of the group
+};
+
+template <class Args, class Block, class Output>
+struct LinearG16 {
+  static constexpr int kGroups = Output::kGroups;  // of one unit of work
+
+  static bool extents(const Args& a, Extents<Args>& e) {
+    if (!is_width(a.n_in) || a.n_in % kG16Inputs || !is_width(a.n_out) || (kGroups > 1 && a.n_out % kG16Rows) ||
+        a.rows_capacity <= 0 || a.y_stride < a.n_out)
+      return false;
+    e.n_rows = Size(4);
+    e.x = bf16_rows_nbytes(a.rows_capacity, a.n_in);
+    e.weight = divide_up(Size(a.n_out), kG16Rows) * kGroups * (a.n_in / kG16Inputs) * Block::kNbytes;
+    e.y = strided(a.rows_capacity, a.y_stride, a.n_out) * 4;
+    return true;
+  }
+
+  static int64_t group_nbytes(const Args& a) { return int64_t(a.n_in / kG16Inputs) * Block::kNbytes; }
+  static int32_t n_units_of(const Args& a) { return (a.n_out + kG16Rows - 1) / kG16Rows; }
+
+  static int32_t n_tasks(const Args& a, int32_t n_threads) {
+    const int32_t n_rows = live_count(a.n_rows, a.rows_capacity);
+    if (n_rows == 0) return 0;
+    const int32_t n_units = n_units_of(a), n_blocks = G16Blocks(n_rows).n;
+    const int64_t unit_nbytes = group_nbytes(a) * kGroups;
+    const int32_t usual = n_rows > 32 ? 1 : int32_t(40960 / unit_nbytes);
+    const int32_t fair = int32_t(int64_t(n_units) * n_blocks / (4 * int64_t(n_threads)));
+    const int32_t units_a_run = clamp(fair < usual ? fair : usual, 1, n_units);
+    int32_t n_runs = (n_units + units_a_run - 1) / units_a_run;
+    if (n_runs % n_threads && n_runs + n_threads <= n_units)
+      n_runs += n_threads - n_runs % n_threads;  // no thread ends a run short
+    return n_runs * n_blocks;
+  }
+
+  static void run(const Args& a, int32_t task, int32_t n_tasks) {
+    const int32_t n_rows = live_count(a.n_rows, a.rows_capacity);
+    const G16Blocks blocks(n_rows);
+    if (blocks.n == 0 || n_tasks < blocks.n) return;
+    const int32_t n_runs = n_tasks / blocks.n, first_token = task / n_runs * blocks.size;
+    const int32_t n_tokens = n_rows - first_token < blocks.size ? n_rows - first_token : blocks.size;
+    if (n_tokens <= 0) return;
+    const Span units = part_of(n_units_of(a), task % n_runs, n_runs);
+    const Bf16Rows x(a.x, a.rows_capacity, a.n_in);
+    const int64_t nbytes = group_nbytes(a);
+    const G16Product<Block> product(n_tokens);
+    alignas(64) float sums[kGroups][kG16Tokens * kG16Rows];
+    for (int32_t unit = units.begin; unit < units.end; unit++) {
+      for (int g = 0; g < kGroups; g++)
+        product.compute(as<uint8_t>(a.weight) + (int64_t(unit) * kGroups + g) * nbytes, x, first_token, n_tokens,
+                        sums[g]);
+      put_unit(a, unit, first_token, n_tokens, sums[0], sums[kGroups - 1]);
+    }
+  }
+
+  static void put_unit(const Args& a, int32_t unit, int32_t first_token, int32_t n_tokens, const float* sums,
+                       const float* last) {
+    float* y = as<float>(a.y) + int64_t(first_token) * a.y_stride + int64_t(unit) * kG16Rows;
+    const int32_t width = a.n_out - unit * kG16Rows;
+    for (int32_t t = 0; t < n_tokens; t++, y += a.y_stride, sums += kG16Rows, last += kG16Rows) {
+      if (width >= kG16Rows) {
+        Output::put(y, sums, last);
+      } else {
+        for (int32_t r = 0; r < width; r++) Output::put_one(y + r, sums[r]);
+      }
+    }
+  }
+};
+
+}  // namespace helios
