@@ -20,6 +20,7 @@ MAX_PROGRAMS = 4096
 COMPLETION_HEADER_NBYTES = 32  # HeliosCompletionHeader and HeliosCompletionLane of kernels.h (ABI 6)
 COMPLETION_LANE_NBYTES = 224
 SCORE_NBYTES = 176  # HeliosSample
+DISTRIBUTION_HEAD_NBYTES = 16  # before the logits of a distribution
 
 # Operations that turn rows of tokens into keys and values.
 TOKEN_OPERATIONS = (
@@ -239,8 +240,11 @@ def completion_layout(subject: Subject) -> Violations:
         if layout.lanes_capacity < n_lanes:
             yield f"completion, field 'lanes_capacity' is {layout.lanes_capacity:,}, a program has {n_lanes:,} lanes"
         yield from _score_problems(subject, layout)
+        yield from _distribution_problems(subject, layout)
         lanes_nbytes = layout.lanes_capacity * layout.lane_nbytes
-        nbytes = layout.header_nbytes + lanes_nbytes + layout.scores_capacity * layout.score_nbytes
+        scores_nbytes = layout.scores_capacity * layout.score_nbytes
+        distributions_nbytes = layout.distributions_capacity * layout.distribution_nbytes
+        nbytes = layout.header_nbytes + lanes_nbytes + scores_nbytes + distributions_nbytes
         if nbytes > buffer.nbytes:
             yield f"completion needs {nbytes:,} bytes, its buffer {buffer.name!r} has {buffer.nbytes:,}"
 
@@ -252,6 +256,17 @@ def _score_problems(subject: Subject, layout: execution.CompletionLayout) -> Vio
         yield f"completion, field 'scores_capacity' is {layout.scores_capacity:,}, a program scores {n_rows:,} tokens"
     if layout.score_nbytes != (SCORE_NBYTES if layout.scores_capacity else 0):
         yield f"completion, field 'score_nbytes' is {layout.score_nbytes}, a score has {SCORE_NBYTES}"
+
+
+def distribution_nbytes(vocabulary: int) -> int:
+    """HELIOS_DISTRIBUTION_NBYTES: a head and a float of each token, up to a whole number of 16 bytes."""
+    return DISTRIBUTION_HEAD_NBYTES + -(-vocabulary // 4) * 16
+
+
+def _distribution_problems(subject: Subject, layout: execution.CompletionLayout) -> Violations:
+    expected = distribution_nbytes(subject.model.vocabulary) if layout.distributions_capacity else 0
+    if layout.distribution_nbytes != expected:
+        yield f"completion, field 'distribution_nbytes' is {layout.distribution_nbytes:,}, not {expected:,}"
 
 
 @rule("ranks", "every rank finds its own weights, and the ranks are counted without a gap")

@@ -184,7 +184,7 @@ class SamplingDefaults:
 @dataclass(frozen=True, slots=True)
 class CompletionLayout:
     """The completion record: one header, a record of `lane_nbytes` for each submitted lane, and from `scores_offset` on a score for
-    each packed token of a scored prefill."""
+    each packed token of a scored prefill, and from `distributions_offset` on a row of logits for each sampled lane that asks for it."""
 
     buffer_id: int
     header_nbytes: int
@@ -192,14 +192,20 @@ class CompletionLayout:
     lanes_capacity: int
     score_nbytes: int = 0
     scores_capacity: int = 0
+    distribution_nbytes: int = 0
+    distributions_capacity: int = 0
 
     @property
     def scores_offset(self) -> int:
         return self.header_nbytes + self.lanes_capacity * self.lane_nbytes
 
     @property
-    def nbytes(self) -> int:
+    def distributions_offset(self) -> int:
         return self.scores_offset + self.scores_capacity * self.score_nbytes
+
+    @property
+    def nbytes(self) -> int:
+        return self.distributions_offset + self.distributions_capacity * self.distribution_nbytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -402,6 +408,8 @@ def _completion(message: execution_pb2.CompletionLayout) -> CompletionLayout:
         message.lanes_capacity,
         message.score_nbytes,
         message.scores_capacity,
+        message.distribution_nbytes,
+        message.distributions_capacity,
     )
 
 

@@ -11,7 +11,12 @@ from dataclasses import dataclass
 
 from helios.errors import InternalError
 from helios.ignition.capture import PAGE_COUNT, Argument, ProgramCapture, Tensor
-from helios.ignition.preparation.geometry import MAX_CANDIDATES, SAMPLE_NBYTES, ServingGeometry
+from helios.ignition.preparation.geometry import (
+    MAX_CANDIDATES,
+    SAMPLE_NBYTES,
+    SAMPLING_DISTRIBUTION,
+    ServingGeometry,
+)
 
 _WORD = 4  # bytes of an int32 or float
 _Q8_BLOCK = 32
@@ -434,6 +439,32 @@ def sample(
         vocabulary=geometry.vocabulary,
     )
     return samples
+
+
+def distribution(
+    program: ProgramCapture,
+    table: RowTable,
+    logits: Activation,
+    state: State,
+    distributions: Tensor,
+    geometry: ServingGeometry,
+) -> None:
+    """The whole rows that were sampled from, for the slots that ask for them; behind `sample`, which leaves them raw."""
+    program.launch(
+        "distribution.1",
+        n_rows=table.samples.count,
+        rows=table.sample_row,
+        row_slot=table.slot,
+        sampling=state.sampling,
+        logits=logits.tensor,
+        distributions=distributions,
+        flag=SAMPLING_DISTRIBUTION,
+        logits_capacity=logits.capacity,
+        rows_capacity=table.rows.capacity,
+        n_slots=geometry.concurrency,
+        vocabulary=logits.width,
+        distributions_capacity=geometry.max_distributions,
+    )
 
 
 def score(program: ProgramCapture, inputs: Inputs, table: RowTable, logits: Activation, scores: Tensor) -> None:

@@ -39,7 +39,7 @@ from helios.ignition.recipes.weights import WeightResource
 from helios.ignition.signatures import Target, host_target
 from helios.settings import cache_directory
 
-PREPARATION_VERSION = 5  # raised whenever the same checkpoint would give another core
+PREPARATION_VERSION = 6  # raised whenever the same checkpoint would give another core
 ABI_LABEL = "helios.kernels.1"
 DEFAULT_CONTEXT_TOKENS = 8192  # of models that allow more
 PREFILL_TOKENS = 512

@@ -20,7 +20,7 @@ Values = dict[ValueSource | str, NDArray[Any]]  # an image tensor is known by it
 
 MAX_EOS = 16
 MAX_BIAS = 1024
-SAMPLING_PENALTIES, SAMPLING_LOGPROBS, SAMPLING_BIAS = 1, 2, 4
+SAMPLING_PENALTIES, SAMPLING_LOGPROBS, SAMPLING_BIAS, SAMPLING_DISTRIBUTION = 1, 2, 4, 8
 PROMPT_BIT = np.uint32(1 << 31)
 
 # HeliosSamplingRow of kernels.h, 256 bytes.

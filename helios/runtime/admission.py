@@ -71,6 +71,7 @@ def _sampling_row(admission: Admission) -> np.ndarray[tuple[int, ...], np.dtype[
         (staged.SAMPLING_PENALTIES if sampling.has_penalties else 0)
         | (staged.SAMPLING_LOGPROBS if sampling.candidates is not None else 0)
         | (staged.SAMPLING_BIAS if sampling.logit_bias else 0)
+        | (staged.SAMPLING_DISTRIBUTION if sampling.needs_distribution else 0)
     )
     parameters = {
         "temperature": sampling.temperature,

@@ -82,6 +82,7 @@ def choose_limits(contract: PreparedContract, settings: Settings) -> SchedulerLi
         vocabulary=contract.vocabulary,
         gap_s=settings.gap_target / 1e3,
         cache_identity=contract.cache_identity,
+        distributed=contract.completion.distributions_capacity,
     )
 
 

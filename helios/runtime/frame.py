@@ -38,7 +38,7 @@ class Frame:
         self._completion = completion
         self._staging = {buffer_id: device.pinned(buffer.size_bytes) for buffer_id, buffer in inputs.items()}
         self._record_memory = device.pinned(completion.size_bytes)
-        self._record = CompletionRecord(self._record_memory.view, contract.completion)
+        self._record = CompletionRecord(self._record_memory.view, contract.completion, contract.vocabulary)
         self._event = device.new_event()
         staging = {buffer_id: pinned.view for buffer_id, pinned in self._staging.items()}
         self._packers = {graph.index: Packer(graph, contract.destinations, staging) for graph in contract.graphs}
@@ -62,6 +62,8 @@ class Frame:
             self._fetch(0, layout.header_nbytes + submitted.n_lanes * layout.lane_nbytes)
             if submitted.targets:
                 self._fetch(layout.scores_offset, sum(map(len, submitted.targets)) * layout.score_nbytes)
+            if submitted.asking:
+                self._fetch(layout.distributions_offset, len(submitted.asking) * layout.distribution_nbytes)
         self._event.record(self._stream)
 
     def _fetch(self, start: int, n_bytes: int) -> None:

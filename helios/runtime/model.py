@@ -24,9 +24,10 @@ from helios.device.device import Device
 from helios.device.graph import GraphExec
 from helios.device.memory import DeviceBuffer
 from helios.device.program import BoundBuffer, instantiate, kernel_pointers
-from helios.errors import ContractError, DeviceError, OutOfMemoryError
+from helios.errors import ContractError, DeviceError, InternalError, OutOfMemoryError
 from helios.packing.values import Values
 from helios.runtime.admission import admission_values
+from helios.runtime.distributions import distributed_lanes
 from helios.runtime.frame import Frame
 from helios.runtime.record import Submitted
 from helios.runtime.round_values import RoundValues
@@ -129,7 +130,10 @@ class ModelRuntime:
                 targets = targets_of(round_.lanes)
                 values[ValueSource.SCORED_TARGETS] = np.concatenate(targets).astype(np.int32)
             self._run(frame, round_.program, values)
-            submitted = Submitted(self._sequence, index, len(round_.lanes), frame.index, targets)
+            asking = distributed_lanes(round_.lanes)
+            if len(asking) > self._contract.completion.distributions_capacity:
+                raise InternalError(f"{len(asking)} lanes of a round ask for their distributions")
+            submitted = Submitted(self._sequence, index, len(round_.lanes), frame.index, targets, asking)
         if round_.snapshotter is not None:
             self._run(frame, round_.snapshotter, self._state_values.of_snapshots(round_.snapshots))
         frame.submit(submitted)

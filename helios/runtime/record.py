@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from helios.contract.prepared import CompletionLayout
 from helios.errors import DeviceError
+from helios.runtime.distributions import DistributionRecords
 from helios.runtime.scoring import MAX_CANDIDATES, ScoreRecords, Targets
 from helios.scheduler.round import LaneCompletion
 
@@ -44,24 +45,27 @@ _N_INTEGERS = 10  # the leading fields that every completion needs
 
 @dataclass(frozen=True, slots=True)
 class Submitted:
-    """What a frame was submitted with, to be found again in its completion's header. `targets`: of a scored prefill."""
+    """What a frame was submitted with, to be found again in its completion's header. `targets`: of a scored prefill.
+    `asking`: lanes that ask for distributions."""
 
     sequence: int
     program: int
     n_lanes: int
     frame: int
     targets: Targets = field(default=(), compare=False)
+    asking: tuple[int, ...] = field(default=(), compare=False)
 
 
 class CompletionRecord:
     """A view on one frame's pinned completion bytes."""
 
-    def __init__(self, pinned: NDArray[np.uint8], layout: CompletionLayout) -> None:
+    def __init__(self, pinned: NDArray[np.uint8], layout: CompletionLayout, vocabulary: int) -> None:
         self._header: NDArray[Any] = pinned[: HEADER.itemsize].view(HEADER)
         lanes = pinned[layout.header_nbytes : layout.scores_offset]
         self._lanes: NDArray[Any] = lanes.view(LANE)
         self._words: NDArray[np.int32] = lanes.view(np.int32).reshape(layout.lanes_capacity, LANE.itemsize // 4)
-        self._scores = ScoreRecords(pinned[layout.scores_offset : layout.nbytes])
+        self._scores = ScoreRecords(pinned[layout.scores_offset : layout.distributions_offset])
+        self._distributions = DistributionRecords(pinned[layout.distributions_offset : layout.nbytes], vocabulary)
 
     def read(self, submitted: Submitted) -> list[LaneCompletion]:
         """The record's lanes. Raises DeviceError when the header is not that of `submitted`."""
@@ -71,6 +75,8 @@ class CompletionRecord:
             raise DeviceError(f"completion {found} arrived, {submitted} was submitted")
         words = self._words[: submitted.n_lanes, :_N_INTEGERS].tolist()
         lanes = [self._lane(index, integers) for index, integers in enumerate(words)]
+        if submitted.asking:
+            lanes = self._distributions.read(lanes, submitted.asking)
         if not submitted.targets:
             return lanes
         scores = self._scores.read(submitted.targets)

@@ -44,7 +44,18 @@ def assemble(cache: CacheBooks, decoding: Iterable[Sequence], prompts: Iterable[
 
 
 def _decode_lane(sequence: Sequence) -> Lane:
-    lane = Lane(sequence, sequence.slot, sequence.generation, False, sequence.n_scheduled, 1, True, sequence.mask)
+    lane = Lane(
+        sequence,
+        sequence.slot,
+        sequence.generation,
+        False,
+        sequence.n_scheduled,
+        1,
+        True,
+        sequence.mask,
+        False,
+        sequence.is_distributed,
+    )
     sequence.n_scheduled += 1
     sequence.n_samples_scheduled += 1
     sequence.n_in_flight += 1
@@ -55,8 +66,19 @@ def _prompt_lane(sequence: Sequence, n_tokens: int) -> Lane:
     position = sequence.n_scheduled
     is_last = position + n_tokens == sequence.n_context
     mask = sequence.mask if is_last else None
-    is_scored = sequence.is_scored
-    lane = Lane(sequence, sequence.slot, sequence.generation, True, position, n_tokens, is_last, mask, is_scored)
+    is_scored, is_distributed = sequence.is_scored, is_last and sequence.is_distributed
+    lane = Lane(
+        sequence,
+        sequence.slot,
+        sequence.generation,
+        True,
+        position,
+        n_tokens,
+        is_last,
+        mask,
+        is_scored,
+        is_distributed,
+    )
     sequence.n_scheduled += n_tokens
     sequence.n_in_flight += 1
     if is_last:

@@ -38,6 +38,7 @@ def _is_plain(lane: Lane, found: LaneCompletion, vocabulary: int) -> bool:
         lane.is_sampled
         and not lane.is_scored
         and not found.scores
+        and (found.distribution is not None) is lane.is_distributed
         and found.slot == lane.slot
         and found.generation == lane.generation
         and found.consumed == lane.position + lane.query_length
@@ -67,6 +68,7 @@ def _differences(lane: Lane, found: LaneCompletion, vocabulary: int) -> list[tup
         ("consumed", found.consumed, consumed),
         ("draft cursor", found.draft_cursor, NO_DRAFT_CURSOR),
         ("reserved model field", found.reserved_model, RESERVED_MODEL),
+        ("has a distribution", found.distribution is not None, bool(emitted and lane.is_distributed)),
         ("number of scores", len(found.scores), _n_scores(lane)),
     ]
     if emitted and not 0 <= found.token < vocabulary:

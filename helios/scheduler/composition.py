@@ -2,7 +2,8 @@
 
 It knows phases, budgets and room for pages, no programs' numbers beyond their extents. Streams that decode come first; the prompt
 tokens beside them are as many as keep the round within the gap target, so that a long prompt never stalls a running stream.
-Prompts that are scored have rounds of their own, in turn with all others.
+Prompts that are scored have rounds of their own, in turn with all others. Of those that want whole distributions the first few take
+part, the others when these have ended.
 """
 
 from __future__ import annotations
@@ -30,6 +31,7 @@ class Composer:
         roster: Roster,
         pressure: Pressure,
         costs: CostRecord,
+        n_most_distributed: int,
     ) -> None:
         self._prefill_tokens = prefill_tokens
         self._gap_s = gap_s
@@ -37,6 +39,7 @@ class Composer:
         self._roster = roster
         self._pressure = pressure
         self._costs = costs
+        self._n_most_distributed = n_most_distributed
         self._n_most_decoding = programs.lanes(RoundKind.DECODE)
         self.was_scored = False  # the last round that was launched
 
@@ -44,7 +47,12 @@ class Composer:
         """(what it is, sequences that decode one token, prompts with their shares); all of them have pages for it."""
         decoding: list[Sequence] = []
         prompts: list[Sequence] = []
+        n_distributed = 0
         for sequence in tuple(self._roster.active):
+            if sequence.is_distributed:
+                n_distributed += 1
+                if n_distributed > self._n_most_distributed:
+                    continue
             if sequence.phase is Phase.DECODE:
                 if (
                     sequence.n_samples_scheduled < sequence.output_limit

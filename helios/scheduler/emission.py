@@ -51,4 +51,10 @@ def token_event(sequence: Sequence, completion: LaneCompletion, completed_s: flo
     n_candidates = request.sampling.candidates
     if n_candidates is None:
         return Token(completion.token, completed_s=time_s)
-    return Token(completion.token, completion.logprob, completion.rank, completion.candidates[:n_candidates], time_s)
+    candidates, distribution = completion.candidates[:n_candidates], completion.distribution
+    token = Token(completion.token, completion.logprob, completion.rank, candidates, time_s)
+    if distribution is None:
+        return token
+    if request.sampling.has_distributions:
+        return replace(token, distribution=distribution)
+    return replace(token, named=distribution.ranked(request.sampling.named_candidates))

@@ -14,6 +14,7 @@ from typing import Any, Protocol
 from numpy.typing import NDArray
 
 from helios.errors import HeliosError
+from helios.scheduler.distribution import Distribution, Ranked
 
 
 class FinishReason(enum.Enum):
@@ -29,7 +30,8 @@ class FinishReason(enum.Enum):
 class SamplingParameters:
     """How the next token is chosen. Field meanings and order of application are those of `sample.1` in kernels.h.
 
-    `seed` is 64 bits. `candidates` is None for no log-probabilities, else 0..20 alternatives for each token.
+    `seed` is 64 bits. `candidates` is None for no log-probabilities, else 0..20 alternatives for each token. Beside them, which
+    needs log-probabilities: `named_candidates` are reported wherever they rank, and with `has_distributions` every token is.
     """
 
     temperature: float = 1.0
@@ -42,6 +44,12 @@ class SamplingParameters:
     seed: int = 0
     logit_bias: tuple[tuple[int, float], ...] = ()
     candidates: int | None = None
+    named_candidates: tuple[int, ...] = ()
+    has_distributions: bool = False
+
+    @property
+    def needs_distribution(self) -> bool:
+        return self.has_distributions or bool(self.named_candidates)
 
     @property
     def has_penalties(self) -> bool:
@@ -99,13 +107,16 @@ class GenerationRequest:
 @dataclass(frozen=True, slots=True)
 class Token:
     """One generated token. `candidates` are (token id, natural-log probability), most likely first. `completed_s`: when its
-    completion was validated, by the scheduler's clock, for timed requests."""
+    completion was validated, by the scheduler's clock, for timed requests. `named`, `distribution`: what it was chosen from, as far
+    as its request wants to know."""
 
     token_id: int
     logprob: float | None = None
     rank: int | None = None
     candidates: tuple[tuple[int, float], ...] = ()
     completed_s: float | None = None
+    named: tuple[Ranked, ...] = ()
+    distribution: Distribution | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,6 +11,7 @@ from typing import Any
 
 from numpy.typing import NDArray
 
+from helios.scheduler.distribution import Distribution
 from helios.scheduler.request import Token
 from helios.scheduler.sequence import Sequence
 
@@ -29,7 +30,7 @@ class ProgramShape:
 class Lane:
     """One sequence's part of a round: `query_length` tokens from `position` on. `is_prompt`: they are prompt tokens, otherwise
     the slot's pending token. `is_sampled`: the last of them yields a new token, under `mask` (of a TokenConstraint) if any.
-    `is_scored`: its completion says how likely the prompt tokens behind it were."""
+    `is_scored`: its completion says how likely the prompt tokens behind it were. `is_distributed`: it brings the whole row of logits."""
 
     sequence: Sequence
     slot: int
@@ -40,6 +41,7 @@ class Lane:
     is_sampled: bool
     mask: NDArray[Any] | None = None
     is_scored: bool = False
+    is_distributed: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +97,8 @@ class Round:
 @dataclass(frozen=True, slots=True)
 class LaneCompletion:
     """One lane of a completion record (kernels.h, HeliosCompletionLane), as read, not yet believed. `scores`: of a scored prefill,
-    for the prompt tokens at `position` + 1 and on; there is none behind the last one of a prompt."""
+    for the prompt tokens at `position` + 1 and on; there is none behind the last one of a prompt. `distribution`: of a lane that asks
+    for it and emits."""
 
     slot: int
     generation: int
@@ -111,3 +114,4 @@ class LaneCompletion:
     rank: int = 0
     candidates: tuple[tuple[int, float], ...] = field(default=())
     scores: tuple[Token, ...] = ()
+    distribution: Distribution | None = None

@@ -40,7 +40,7 @@ Delivery = list[tuple[int, list[Event]]]
 class SchedulerLimits:
     """`max_active` slots are used; a round takes at most `prefill_tokens` prompt tokens, beside running streams so many that
     the time between two of their tokens stays under `gap_s` by measured costs. `cache_identity` is part of every prefix's
-    key."""
+    key. `distributed`: lanes of one round whose whole distributions are reported."""
 
     max_active: int
     context_tokens: int
@@ -49,6 +49,7 @@ class SchedulerLimits:
     vocabulary: int
     gap_s: float = 0.1
     cache_identity: bytes = b""
+    distributed: int = 0
 
 
 class Scheduler:
@@ -71,7 +72,15 @@ class Scheduler:
         self._pressure = Pressure(cache, self._roster, self._copies, self._counters)
         self._saver = Saver(programs, cache, self._roster, self._counters)
         n_most_tokens = min(limits.prefill_tokens, programs.rows(RoundKind.PREFILL))
-        self._composer = Composer(n_most_tokens, limits.gap_s, programs, self._roster, self._pressure, self._costs)
+        self._composer = Composer(
+            n_most_tokens,
+            limits.gap_s,
+            programs,
+            self._roster,
+            self._pressure,
+            self._costs,
+            limits.distributed,
+        )
         self._admitter = Admitter(
             programs.n_most_starting(cache.shape.n_rows),
             n_most_tokens,
@@ -88,6 +97,11 @@ class Scheduler:
         """Whether requests may ask for scores of their prompts: the core has a program that makes them."""
         return self._programs.lanes(RoundKind.SCORED_PREFILL) > 0
 
+    @property
+    def reports_distributions(self) -> bool:
+        """Whether requests may ask for named candidates, or for whole distributions."""
+        return self._limits.distributed > 0
+
     # -- arrivals and departures
 
     def submit(self, key: int, request: GenerationRequest) -> None:
@@ -98,6 +112,8 @@ class Scheduler:
             raise ContextLengthError(n_prompt, self._limits.context_tokens - 1)
         if request.prompt_candidates is not None and not self.scores_prompts:
             raise InvalidValueError("this model's core has no program that scores prompts", param="prompt_logprobs")
+        if request.sampling.needs_distribution and not self.reports_distributions:
+            raise InvalidValueError("this model's core reports no whole distributions", param="candidates")
         output_limit = min(request.output_limit, self._limits.context_tokens - n_prompt)
         prefix = prefix_key(self._limits.cache_identity, request.cache_salt, "", ())
         now_s = self._clock()

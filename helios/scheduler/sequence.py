@@ -60,6 +60,7 @@ class Sequence:
         "ending",
         "generation",
         "holding",
+        "is_distributed",
         "is_host_decided",
         "is_initialized",
         "key",
@@ -103,6 +104,7 @@ class Sequence:
         self.output_limit = output_limit
         self.prefix = prefix
         self.order: Order = (request.priority, arrival)
+        self.is_distributed = request.sampling.needs_distribution
         self.is_host_decided = request.host_stop is not None or request.constraint is not None
         self.tokens = list(request.prompt_tokens)
         self.n_prompt = len(request.prompt_tokens)

@@ -66,7 +66,13 @@ def no_program(serving: Serving, manifest: Manifest, name: str) -> None:
 BREAKS: list[tuple[str, str, Edit]] = [
     ("completion-layout", "'scores_capacity' is 31", lambda s, m: put(m.completion, scores_capacity=31)),
     ("completion-layout", "'score_nbytes' is 175", lambda s, m: put(m.completion, score_nbytes=175)),
-    ("completion-layout", "needs 6,736 bytes", lambda s, m: put(m.completion, scores_capacity=33)),
+    (
+        "completion-layout",
+        "'distribution_nbytes' is 8, not",
+        lambda s, m: put(m.completion, distribution_nbytes=8),
+    ),
+    ("completion-layout", "'distribution_nbytes'", lambda s, m: put(m.completion, distributions_capacity=0)),
+    ("completion-layout", "needs 7,536 bytes", lambda s, m: put(m.completion, scores_capacity=33)),
     ("snapshots", "operation SNAPSHOT, none has RESTORE", lambda s, m: no_program(s, m, RESTORE)),
     ("snapshots", "operation RESTORE, none has SNAPSHOT", lambda s, m: no_program(s, m, SNAPSHOT)),
     ("snapshots", "'snapshot_count' is 1, the slots leave 0", lambda s, m: put(s, snapshot_count=1)),

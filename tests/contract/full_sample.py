@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from helios.contract.manifest_rules import distribution_nbytes
 from helios.contract.schema import contract_pb2 as pb
 from helios.contract.schema import execution_pb2 as execution
 from tests.contract.sample import (
@@ -101,7 +102,9 @@ def full_manifest() -> execution.ExecutionManifest:
         )
         offset += -(-4 * n_indices * words // 16) * 16
     manifest.completion.score_nbytes, manifest.completion.scores_capacity = 176, 32
-    manifest.buffers[COMPLETION].nbytes += 32 * 176
+    manifest.completion.distribution_nbytes = distribution_nbytes(sample_contract().model.vocabulary)
+    manifest.completion.distributions_capacity = 2
+    manifest.buffers[COMPLETION].nbytes += 32 * 176 + 2 * manifest.completion.distribution_nbytes
     manifest.proposal_confidence.CopyFrom(execution.ConfidenceLayout(buffer=CONFIDENCE, draft_capacity=DRAFTS))
     for rank in range(2):
         manifest.ranks.add(rank=rank).weights.add(buffer=WEIGHT, resource=f"embedding.{rank}")

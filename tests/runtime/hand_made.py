@@ -25,11 +25,14 @@ KEY = Ed25519PrivateKey.from_private_bytes(bytes(range(32)))
 PAGE_TOKENS = 16
 
 
+NAMESPACE = "helios.tests"
+
+
 def prepare_tiny(directory: Path, concurrency: int = 3) -> Path:
-    """The core of a tiny checkpoint."""
+    """The core of a tiny checkpoint, signed for NAMESPACE."""
     checkpoint = write_tiny(directory / "tiny.gguf", TinyModel())
     path = directory / "tiny.core"
-    prepare(checkpoint, path, host_target(), PrepareOptions(concurrency=concurrency), key=KEY)
+    prepare(checkpoint, path, host_target(), PrepareOptions(concurrency=concurrency), key=KEY, namespace=NAMESPACE)
     return path
 
 

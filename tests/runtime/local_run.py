@@ -94,6 +94,7 @@ class LoadedModel:
             prefill_tokens or contract.prefill_tokens,
             contract.page_tokens,
             contract.vocabulary,
+            distributed=contract.completion.distributions_capacity,
         )
         return Serving(self, limits)
 

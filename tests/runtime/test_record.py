@@ -20,7 +20,7 @@ def make_record(n_lanes: int = 2) -> tuple[np.ndarray, CompletionRecord]:
     lanes = pinned[HEADER.itemsize :].view(LANE)
     lanes["slot"], lanes["generation"], lanes["consumed"] = [5, 2], [2**31 - 1, 1], [10, 20]
     lanes["draft_cursor"] = lanes["reserved_model"] = -1
-    return pinned, CompletionRecord(pinned, CompletionLayout(0, HEADER.itemsize, LANE.itemsize, n_lanes))
+    return pinned, CompletionRecord(pinned, CompletionLayout(0, HEADER.itemsize, LANE.itemsize, n_lanes), 8)
 
 
 def test_layout_is_that_of_the_header() -> None:

@@ -230,20 +230,24 @@ class Destination(_message.Message):
     def __init__(self, name: _Optional[str] = ..., buffer: _Optional[int] = ..., offset: _Optional[int] = ..., element_type: _Optional[_Union[ElementType, str]] = ..., count: _Optional[int] = ..., element_words: _Optional[int] = ...) -> None: ...
 
 class CompletionLayout(_message.Message):
-    __slots__ = ("buffer", "header_nbytes", "lane_nbytes", "lanes_capacity", "score_nbytes", "scores_capacity")
+    __slots__ = ("buffer", "header_nbytes", "lane_nbytes", "lanes_capacity", "score_nbytes", "scores_capacity", "distribution_nbytes", "distributions_capacity")
     BUFFER_FIELD_NUMBER: _ClassVar[int]
     HEADER_NBYTES_FIELD_NUMBER: _ClassVar[int]
     LANE_NBYTES_FIELD_NUMBER: _ClassVar[int]
     LANES_CAPACITY_FIELD_NUMBER: _ClassVar[int]
     SCORE_NBYTES_FIELD_NUMBER: _ClassVar[int]
     SCORES_CAPACITY_FIELD_NUMBER: _ClassVar[int]
+    DISTRIBUTION_NBYTES_FIELD_NUMBER: _ClassVar[int]
+    DISTRIBUTIONS_CAPACITY_FIELD_NUMBER: _ClassVar[int]
     buffer: int
     header_nbytes: int
     lane_nbytes: int
     lanes_capacity: int
     score_nbytes: int
     scores_capacity: int
-    def __init__(self, buffer: _Optional[int] = ..., header_nbytes: _Optional[int] = ..., lane_nbytes: _Optional[int] = ..., lanes_capacity: _Optional[int] = ..., score_nbytes: _Optional[int] = ..., scores_capacity: _Optional[int] = ...) -> None: ...
+    distribution_nbytes: int
+    distributions_capacity: int
+    def __init__(self, buffer: _Optional[int] = ..., header_nbytes: _Optional[int] = ..., lane_nbytes: _Optional[int] = ..., lanes_capacity: _Optional[int] = ..., score_nbytes: _Optional[int] = ..., scores_capacity: _Optional[int] = ..., distribution_nbytes: _Optional[int] = ..., distributions_capacity: _Optional[int] = ...) -> None: ...
 
 class ConfidenceLayout(_message.Message):
     __slots__ = ("buffer", "draft_capacity")

@@ -135,13 +135,15 @@ class Surface:
     cache: Tensor
     completion: Tensor
     scores: Tensor
+    distributions: Tensor
 
 
 def declare_surface(capture: Capture, geometry: ServingGeometry, page_nbytes: int) -> Surface:
     """Declares the shared buffers and destinations. `page_nbytes` holds 16 tokens of all layers."""
     slots = geometry.concurrency
     lanes_nbytes = COMPLETION_HEADER_NBYTES + slots * COMPLETION_LANE_NBYTES
-    scores_nbytes = geometry.scored_tokens * SAMPLE_NBYTES
+    scores_end = lanes_nbytes + geometry.scored_tokens * SAMPLE_NBYTES
+    end = scores_end + geometry.max_distributions * geometry.distribution_nbytes
 
     def state(name: str, row_nbytes: int) -> Tensor:
         return capture.buffer(name, execution.BUFFER_KIND_STATE, slots * row_nbytes)
@@ -152,7 +154,7 @@ def declare_surface(capture: Capture, geometry: ServingGeometry, page_nbytes: in
         **_declare_values(capture, "restore", restore_values(geometry)),
         **_declare_values(capture, "snapshot", snapshot_values(geometry)),
     }
-    completion = capture.buffer("completion", execution.BUFFER_KIND_COMPLETION, lanes_nbytes + scores_nbytes)
+    completion = capture.buffer("completion", execution.BUFFER_KIND_COMPLETION, end)
     return Surface(
         geometry=geometry,
         inputs=inputs,
@@ -168,7 +170,8 @@ def declare_surface(capture: Capture, geometry: ServingGeometry, page_nbytes: in
         ),
         cache=capture.buffer("kv", execution.BUFFER_KIND_CACHE_PLANE, 0, page_nbytes=page_nbytes),
         completion=completion.at(0, lanes_nbytes),
-        scores=completion.at(lanes_nbytes),
+        scores=completion.at(lanes_nbytes, scores_end - lanes_nbytes),
+        distributions=completion.at(scores_end),
     )
 
 
@@ -200,6 +203,8 @@ def finish_manifest(capture: Capture, surface: Surface, abi_label: str) -> execu
             lanes_capacity=surface.geometry.concurrency,
             score_nbytes=SAMPLE_NBYTES,
             scores_capacity=surface.geometry.scored_tokens,
+            distribution_nbytes=surface.geometry.distribution_nbytes,
+            distributions_capacity=surface.geometry.max_distributions,
         )
     )
     manifest.request_slots = surface.geometry.concurrency

@@ -22,9 +22,11 @@ COMPLETION_LANE_NBYTES = 224
 SAMPLE_NBYTES = 176
 
 MAX_CANDIDATES = 20
+SAMPLING_DISTRIBUTION = 8  # flag of a sampling row
 
 MAX_ADMISSIONS = 8  # slots that one INITIALIZE sets up
 MAX_SCORED_TOKENS = 64  # of one scored prefill: each has its row of logits, 4 bytes a token of the vocabulary
+MAX_DISTRIBUTIONS = 8  # lanes of a round whose whole rows of logits are reported, 4 bytes a token of the vocabulary each
 STATE_ROWS_PER_REQUEST = 1
 SNAPSHOT_ROWS_PER_SLOT = (
     4  # the ends of a prompt and of its answer, and those of the turn before; untouched ones stay virtual
@@ -65,6 +67,14 @@ class ServingGeometry:
     @property
     def scored_tokens(self) -> int:
         return min(MAX_SCORED_TOKENS, self.prefill_tokens)
+
+    @property
+    def max_distributions(self) -> int:
+        return min(MAX_DISTRIBUTIONS, self.concurrency)
+
+    @property
+    def distribution_nbytes(self) -> int:
+        return 16 + -(-self.vocabulary // 4) * 16
 
     @property
     def n_snapshot_rows(self) -> int:

@@ -199,6 +199,7 @@ def _generate(program: ProgramCapture, decoder: DenseDecoder) -> None:
     logits = _logits(program, decoder, table.samples, table.sample_row, x)
     samples = ops.sample(program, inputs, table, logits, state, geometry)
     ops.commit(program, inputs, table, samples, state, surface.completion, geometry)
+    ops.distribution(program, table, logits, state, surface.distributions, geometry)
     if program.operation == pb.OPERATION_SCORED_PREFILL:
         every = _logits(program, decoder, table.rows, table.identity, x)
         ops.score(program, inputs, table, every, surface.scores)

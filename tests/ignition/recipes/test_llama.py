@@ -78,7 +78,8 @@ def test_a_scored_prefill_is_a_prefill_with_logits_of_every_row(tmp_path: Path) 
     layout = manifest.completion
     assert (layout.score_nbytes, layout.scores_capacity) == (176, 64)
     lanes_nbytes = layout.header_nbytes + layout.lanes_capacity * layout.lane_nbytes
-    assert manifest.buffers[layout.buffer].nbytes == lanes_nbytes + 64 * 176
+    distributions_nbytes = layout.distributions_capacity * layout.distribution_nbytes
+    assert manifest.buffers[layout.buffer].nbytes == lanes_nbytes + 64 * 176 + distributions_nbytes
 
 
 def test_programs_of_one_operation_differ_in_capacities_only(tmp_path: Path) -> None:

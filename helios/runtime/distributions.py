@@ -1,0 +1,49 @@
+"""Whole distributions of a round: which of its lanes ask for them, and the rows of logits that they left, lane by lane.
+
+It knows the record of kernels.h (`distribution.1`), no destination. A lane that has ended on the device leaves no row, so rows are
+handed out by what the lanes emitted; each is a copy, as the pinned one is written again two rounds on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from helios.scheduler.distribution import Distribution
+from helios.scheduler.round import Lane, LaneCompletion
+
+
+def distribution_dtype(vocabulary: int) -> np.dtype[Any]:
+    """One row: HELIOS_DISTRIBUTION_NBYTES."""
+    return np.dtype([("log_total", "<f8"), ("reserved", "<i4", (2,)), ("logits", "<f4", (-(-vocabulary // 4) * 4,))])
+
+
+def distributed_lanes(lanes: Iterable[Lane]) -> tuple[int, ...]:
+    """The indices of the lanes that ask."""
+    return tuple([index for index, lane in enumerate(lanes) if lane.is_distributed])
+
+
+class DistributionRecords:
+    """A view on the distributions of one frame's pinned completion bytes."""
+
+    def __init__(self, pinned: NDArray[np.uint8], vocabulary: int) -> None:
+        rows: NDArray[Any] = pinned.view(distribution_dtype(vocabulary))
+        self._log_totals = rows["log_total"]
+        self._logits = rows["logits"][:, :vocabulary]
+
+    def read(self, completions: Sequence[LaneCompletion], asking: Sequence[int]) -> list[LaneCompletion]:
+        """The completions, with a distribution for each of the `asking` lanes that has emitted."""
+        completed = list(completions)
+        rows = self._rows()
+        for index in asking:
+            if completed[index].emitted:
+                completed[index] = replace(completed[index], distribution=next(rows))
+        return completed
+
+    def _rows(self) -> Iterator[Distribution]:
+        for logits, log_total in zip(self._logits, self._log_totals, strict=True):
+            yield Distribution(logits.copy(), float(log_total))
