@@ -14,14 +14,17 @@ from helios.errors import DeviceError
 
 RUNTIME_LIBRARY = "libhelios_cudart.so"
 SIMT_TARGET = "simt"
+CUDA_LIBRARY = "libhelios_cuda.so"
 
 # The host runtime reports the processor's level as compute capability; best kernels first.
 TARGETS_BY_LEVEL = {
     1: ("x86-64",),
     3: ("x86-64-v3", "x86-64"),
     4: ("x86-64-v4", "x86-64-v3", "x86-64"),
+    5: ("x86-64-v4-amx", "x86-64-v4", "x86-64-v3", "x86-64"),
     8: ("aarch64",),
 }
+MATRIX_UNIT_TARGETS = frozenset({"x86-64-v4-amx"})
 
 
 def runtime_library() -> Path:
@@ -38,6 +41,11 @@ def kernel_library(level: int) -> Path:
         if path.is_file():
             return path
     return _find(_kernel_library_name(targets[-1] if targets else f"level-{level}"))
+
+
+def cuda_kernel_library() -> Path:
+    """The CUDA kernels and their table; DeviceError when this build has none."""
+    return _find(CUDA_LIBRARY, hint="run python3 build.py all --cuda")
 
 
 def simt_kernel_library() -> Path:
@@ -62,9 +70,9 @@ def _directory() -> Path:
     return next((path for path in candidates if path.is_dir()), candidates[-1])
 
 
-def _find(name: str) -> Path:
+def _find(name: str, hint: str = "run python3 build.py") -> Path:
     path = _directory() / name
     if not path.is_file():
         places = " or ".join(str(candidate) for candidate in _candidates())
-        raise DeviceError(f"native library {name} is not in {places}", hint="run python3 build.py")
+        raise DeviceError(f"native library {name} is not in {places}", hint=hint)
     return path

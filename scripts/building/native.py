@@ -62,31 +62,33 @@ class Compiler:
 
 @dataclass(frozen=True)
 class Library:
-    """A library to build from every source of one folder."""
+    """A library to build from these sources; `flags` are for compiling."""
 
     path: Path
     sources: tuple[Path, ...]
     flags: tuple[str, ...]
+    link_flags: tuple[str, ...] = ()
 
 
 def build_native(project: Project) -> None:
     """Compile what has changed of what serves."""
     compiler = find_compiler(project)
-    _build_libraries(project, "native", compiler, served_libraries(project, compiler))
+    build_libraries(project, "native", compiler, served_libraries(project, compiler))
 
 
 def build_emulator(project: Project) -> None:
     """Compile what has changed of what only tests run."""
-    _build_libraries(project, "emulator", find_compiler(project), [emulated_library(project)])
+    build_libraries(project, "emulator", find_compiler(project), [emulated_library(project)])
 
 
-def _build_libraries(project: Project, step: str, compiler: Compiler, libraries: list[Library]) -> None:
+def build_libraries(project: Project, step: str, compiler: Compiler, libraries: list[Library]) -> None:
+    """Compile what has changed of these, as one step of that name."""
     objects = {
         library: [_object(project, compiler, library, source) for source in library.sources] for library in libraries
     }
     run_step(
         step,
-        project.build / "stamps" / step,
+        project.build / "stamps" / step.replace(" ", "-"),
         digest(*(str(path.relative_to(project.root)) for paths in objects.values() for path in paths)),
         [library.path for library in objects],
         lambda progress: _build(project, compiler, objects, progress),
@@ -100,11 +102,11 @@ def served_libraries(project: Project, compiler: Compiler) -> list[Library]:
         raise BuildError(f"there are no kernels for {machine}; build on one of {', '.join(TARGETS)}")
     source = project.root / "cuda_src"
     cudart, host = source / "cudart", source / "host"
-    libraries = [Library(project.native / "libhelios_cudart.so", _sources(cudart), ())]
+    libraries = [Library(project.native / "libhelios_cudart.so", sources(cudart), ())]
     for target, flags in TARGETS[machine].items():
         path = project.native / f"libhelios_kernels.{target}.so"
         level = [ZIG_SPELLING.get(flag, flag) for flag in flags] if is_zig(compiler.command) else flags
-        libraries.append(Library(path, _sources(host), (f'-DHELIOS_TARGET="{target}"', *level)))
+        libraries.append(Library(path, sources(host), (f'-DHELIOS_TARGET="{target}"', *level)))
     return libraries
 
 
@@ -112,16 +114,17 @@ def emulated_library(project: Project) -> Library:
     """The CUDA kernels over the emulator. What a launch may touch is asked of the host's kernels, so they are in it too, but not to
     run: -O1 compiles fast."""
     source = project.root / "cuda_src"
-    extents = tuple(path for path in _sources(source / "host") if path.name != "table.cpp")
-    emulated = (*_sources(source / "cuda", "*.cu"), *_sources(source / "simt"))
+    extents = tuple(path for path in sources(source / "host") if path.name != "table.cpp")
+    emulated = (*sources(source / "cuda", "*.cu"), *sources(source / "simt"))
     return Library(project.native / SIMT_LIBRARY, (*extents, *emulated), ('-DHELIOS_TARGET="simt"', "-O1"))
 
 
-def _sources(directory: Path, pattern: str = "*.cpp") -> tuple[Path, ...]:
-    sources = tuple(sorted(directory.glob(pattern)))
-    if not sources:
+def sources(directory: Path, pattern: str = "*.cpp") -> tuple[Path, ...]:
+    """The sources of a folder, which has some."""
+    found = tuple(sorted(directory.glob(pattern)))
+    if not found:
         raise BuildError(f"there are no C++ sources in {directory}; is this a whole checkout?")
-    return sources
+    return found
 
 
 def _headers(project: Project, library: Library) -> list[Path]:
@@ -207,7 +210,7 @@ def _compile(project: Project, compiler: Compiler, library: Library, source: Pat
     partial = path.with_suffix(".part.o")
     source_name = str(source.relative_to(project.root))  # so that the output does not depend on where the checkout is
     flags = [*compiler.compile_flags, *library.flags, "-Icuda_src"]
-    _run(
+    run_compiler(
         project,
         f"{library.path.stem}-{source.name}",
         [*compiler.command, *flags, "-x", "c++", "-c", source_name, "-o", str(partial)],
@@ -219,16 +222,19 @@ def _link(project: Project, compiler: Compiler, library: Library, objects: Seque
     library.path.parent.mkdir(parents=True, exist_ok=True)
     partial = library.path.with_suffix(".part")
     name = library.path.name
-    _run(
+    run_compiler(
         project,
         name,
-        [*compiler.command, *map(str, objects), *compiler.link_flags, f"-Wl,-soname,{name}", "-o", str(partial)],
+        [
+            *(*compiler.command, *map(str, objects), *compiler.link_flags, *library.link_flags),
+            *(f"-Wl,-soname,{name}", "-o", str(partial)),
+        ],
     )
     partial.replace(library.path)  # a new file: processes that have mapped the old one keep it
 
 
-def _run(project: Project, name: str, command: Sequence[str]) -> None:
-    """Run the compiler in the checkout; what it says is kept in `build/log`."""
+def run_compiler(project: Project, name: str, command: Sequence[str]) -> str:
+    """Run a compiler in the checkout; what it says is returned, and kept in `build/log`."""
     result = subprocess.run(command, capture_output=True, text=True, cwd=project.root, check=False)
     if result.stderr or result.returncode != 0:
         log = project.build / "log" / f"{name}.log"
@@ -236,6 +242,7 @@ def _run(project: Project, name: str, command: Sequence[str]) -> None:
         log.write_text(f"{shlex.join(command)}\n{result.stderr}")
         if result.returncode != 0:
             raise BuildError(f"compiling failed: {telling_line(result.stderr)}; all of it is in {log}")
+    return result.stderr
 
 
 def _forget_old_objects(current: set[Path]) -> None:

@@ -7,12 +7,15 @@ from __future__ import annotations
 
 import fcntl
 import hashlib
+import re
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+
+_IS_ERROR = re.compile(r"\berror(:| #\d)", re.IGNORECASE)  # the second is how nvcc numbers them
 
 
 class BuildError(Exception):
@@ -112,7 +115,7 @@ def run_logged(
 def telling_line(text: str) -> str:
     """The first line that calls itself an error, else the last one."""
     lines = [line.strip() for line in text.splitlines() if line.strip()] or ["it said nothing"]
-    return next((line for line in lines if "error:" in line.lower()), lines[-1])[:300].rstrip(".")
+    return next((line for line in lines if _IS_ERROR.search(line)), lines[-1])[:300].rstrip(".")
 
 
 @contextmanager

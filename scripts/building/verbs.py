@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NoReturn
 
+from scripts.building.cuda import build_cuda, find_nvcc, install_nvcc, parse_architectures
 from scripts.building.environment import make_environment
 from scripts.building.native import build_emulator, build_native
 from scripts.building.project import Project, running_python
@@ -31,7 +32,7 @@ def main(words: Sequence[str]) -> int:
         if arguments.verb == "clean":
             return _clean(project)
         with only_build(project.build):
-            _build(project, arguments.verb, arguments.with_model)
+            _build(project, arguments.verb, arguments.with_model, arguments.cuda)
         if arguments.verb == "serve":
             _become([sys.executable, project.zipapp, "serve", *rest])
         if arguments.verb == "test":
@@ -58,17 +59,35 @@ def _parser() -> argparse.ArgumentParser:
         "all (the default): build one file for every supported Python. clean: remove all that build.py made",
     )
     parser.add_argument("--with-model", action="store_true", help="put the default model inside dist/helios.pyz")
+    parser.add_argument(
+        "--cuda",
+        nargs="?",
+        const="all",
+        metavar="ARCHITECTURES",
+        help="build the CUDA kernels, with a compiler from packages when there is no nvcc, for all architectures or those named "
+        "(90a,120); without --cuda they are built for all of them when nvcc is found",
+    )
     return parser
 
 
-def _build(project: Project, verb: str, with_model: bool) -> None:
+def _build(project: Project, verb: str, with_model: bool, cuda: str | None) -> None:
     make_environment(project, [] if verb == "serve" else ["test"])
     build_native(project)
+    _build_cuda(project, cuda)
     if verb != "serve":
         build_emulator(project)
     checkpoint = _pull_default_model(project)
     core = _prepare_default_model(project, checkpoint) if with_model else None
     build_zipapp(project, project.pythons if verb == "all" else (running_python(),), core)
+
+
+def _build_cuda(project: Project, asked: str | None) -> None:
+    architectures = parse_architectures(asked or "all")
+    nvcc = find_nvcc(project) or (install_nvcc(project) if asked else None)
+    if nvcc:
+        build_cuda(project, nvcc, architectures)
+    else:
+        print(f"{'cuda':<12} not built: there is no nvcc here (--cuda installs one)", flush=True)
 
 
 def _pull_default_model(project: Project) -> Path:

@@ -80,6 +80,7 @@ def test_a_program_that_is_not_there_is_one_sentence(tmp_path: Path) -> None:
 def test_the_telling_line_is_the_first_error_else_the_last_line() -> None:
     """Design 1."""
     assert telling_line("a\nb: error: c\nd: error: e\n") == "b: error: c"
+    assert telling_line("a\nb: error #177-D: c\nd\n") == "b: error #177-D: c"
     assert telling_line("a\nb\n\n") == "b"
     assert telling_line("") == "it said nothing"
 
