@@ -63,6 +63,11 @@ class Device:
         target = "cuda" if name == "simt" else "host"
         return cls(cudart, KernelLibrary.load(cudart, path), "cpu" if name == "auto" else name, target, why)
 
+    @property
+    def multiplies_bf16(self) -> bool:
+        """Whether its linear maps are fastest with bf16 activations: a matrix unit adds their products."""
+        return self.target == "cuda" or self.kernels.table.target in libraries.MATRIX_UNIT_TARGETS
+
     def allocate(self, size_bytes: int) -> DeviceBuffer:
         """Zeroed device memory; OutOfMemoryError with the numbers when there is no room."""
         return self._keep(DeviceBuffer(self.cudart, size_bytes))

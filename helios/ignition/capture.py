@@ -15,6 +15,7 @@ from helios.contract.schema import execution_pb2 as pb
 from helios.device.kernel_table import FieldKind
 from helios.errors import InternalError
 from helios.ignition.dependencies import Access, dependencies
+from helios.ignition.preparation.layouts import RowForm
 from helios.ignition.scratch import Lifetime, ScratchPlan, plan_scratch
 from helios.ignition.signatures import KernelSignature, Target
 
@@ -167,6 +168,11 @@ class Capture:
         self._target = target
         self._resources: dict[int, str] = {}
         self._destinations: list[pb.Destination] = []
+
+    @property
+    def row_form(self) -> RowForm:
+        """The activations that the target's linear maps are fastest with."""
+        return self._target.row_form
 
     def buffer(
         self, name: str, kind: pb.BufferKind, nbytes: int, *, page_nbytes: int = 0, resource: str = ""

@@ -17,26 +17,26 @@ from helios.ignition.preparation.geometry import (
     SAMPLING_DISTRIBUTION,
     ServingGeometry,
 )
+from helios.ignition.preparation.layouts import Layout, RowForm
 
 _WORD = 4  # bytes of an int32 or float
-_Q8_BLOCK = 32
+_BLOCK = 32  # numbers of a block of 8-bit or bf16 rows
+
+# The suffix of the norm that writes rows in a form, and the kernel that turns float rows into it.
+_NORM_SUFFIX = {RowForm.FLOAT: "", RowForm.Q8: "_q8", RowForm.BF16: "_bf16"}
+_CONVERSION = {RowForm.Q8: "quantize_q8.1", RowForm.BF16: "round_bf16.1"}
 
 Inputs = Mapping[str, Tensor]  # the device side of staging, by destination name
 
 
 @dataclass(frozen=True, slots=True)
 class Weight:
-    """A linear map in a kernel layout ("q4_1.g8k4", "f32.g8", ...)."""
+    """A linear map in a kernel layout."""
 
     tensor: Tensor
-    layout: str
+    layout: Layout
     n_in: int
     n_out: int
-
-    @property
-    def takes_q8(self) -> bool:
-        """Whether its kernels read 8-bit activations."""
-        return self.layout.endswith(".g8k4")
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,12 +61,12 @@ class Rows:
 
 @dataclass(frozen=True, slots=True)
 class Activation:
-    """`capacity` rows of `width` numbers: floats, or 8-bit blocks."""
+    """`capacity` rows of `width` numbers."""
 
     tensor: Tensor
     capacity: int
     width: int
-    is_q8: bool = False
+    form: RowForm = RowForm.FLOAT
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,10 +100,14 @@ def floats(program: ProgramCapture, rows: Rows, width: int) -> Activation:
     return Activation(program.scratch(rows.capacity * width * _WORD), rows.capacity, width)
 
 
-def _q8_rows(program: ProgramCapture, rows: Rows, width: int) -> Activation:
-    if width % _Q8_BLOCK:
-        raise InternalError(f"8-bit rows of {width} numbers are not whole blocks of {_Q8_BLOCK}")
-    return Activation(program.scratch(rows.capacity * width * 3 // 2), rows.capacity, width, is_q8=True)
+def _rows_in(form: RowForm, program: ProgramCapture, rows: Rows, width: int) -> Activation:
+    if form == RowForm.FLOAT:
+        return floats(program, rows, width)
+    if width % _BLOCK:
+        raise InternalError(f"{form} rows of {width} numbers are not whole blocks of {_BLOCK}")
+    numbers = rows.capacity * width  # q8: a byte each and 16 for a block; bf16: two bytes each and 4 for a block
+    nbytes = numbers * 3 // 2 if form == RowForm.Q8 else numbers * 2 + numbers // 8
+    return Activation(program.scratch(nbytes), rows.capacity, width, form)
 
 
 def page_table_update(
@@ -156,7 +160,7 @@ def _lanes(inputs: Inputs, *names: str) -> dict[str, Tensor]:
 def embed(program: ProgramCapture, table: RowTable, weight: Weight) -> Activation:
     x = floats(program, table.rows, weight.n_in)
     program.launch(
-        f"embed.{weight.layout}.1",
+        f"embed.{weight.layout.name}.1",
         counts=table.counts,
         row_token=table.token,
         weight=weight.tensor,
@@ -169,12 +173,12 @@ def embed(program: ProgramCapture, table: RowTable, weight: Weight) -> Activatio
 
 
 def rms_norm(
-    program: ProgramCapture, rows: Rows, gather: Tensor, x: Activation, weight: Tensor, epsilon: float, *, to_q8: bool
+    program: ProgramCapture, rows: Rows, gather: Tensor, x: Activation, weight: Tensor, epsilon: float, form: RowForm
 ) -> Activation:
     """Row i of the result is the norm of row gather[i] of x."""
-    y = _q8_rows(program, rows, x.width) if to_q8 else floats(program, rows, x.width)
+    y = _rows_in(form, program, rows, x.width)
     program.launch(
-        "rms_norm_q8.1" if to_q8 else "rms_norm.1",
+        f"rms_norm{_NORM_SUFFIX[form]}.1",
         n_rows=rows.count,
         rows=gather,
         x=x.tensor,
@@ -188,10 +192,13 @@ def rms_norm(
     return y
 
 
-def quantize(program: ProgramCapture, rows: Rows, x: Activation) -> Activation:
-    y = _q8_rows(program, rows, x.width)
+def convert(program: ProgramCapture, rows: Rows, x: Activation, form: RowForm) -> Activation:
+    """Float rows in the form that a weight reads."""
+    if form == RowForm.FLOAT:
+        return x
+    y = _rows_in(form, program, rows, x.width)
     program.launch(
-        "quantize_q8.1", n_rows=rows.count, x=x.tensor, y=y.tensor, rows_capacity=rows.capacity, width=x.width
+        _CONVERSION[form], n_rows=rows.count, x=x.tensor, y=y.tensor, rows_capacity=rows.capacity, width=x.width
     )
     return y
 
@@ -209,7 +216,7 @@ def linear_add(program: ProgramCapture, rows: Rows, x: Activation, weight: Weigh
 
 
 def linear_silu_gate(program: ProgramCapture, rows: Rows, x: Activation, weight: Weight, y: Activation) -> None:
-    """y = silu(gate x) * (up x); the weight holds both, interleaved by groups of 8 rows."""
+    """y = silu(gate x) * (up x); the weight holds both, interleaved by groups of rows."""
     _linear(program, "linear_silu_gate", rows, x, weight, y, weight.n_out // 2, 0)
 
 
@@ -223,10 +230,11 @@ def _linear(
     n_out: int,
     column: int,
 ) -> None:
-    if x.is_q8 != weight.takes_q8 or x.width != weight.n_in or column + n_out > y.width:
-        raise InternalError(f"{kind}: {x} does not fit {weight.layout} [{weight.n_out}, {weight.n_in}] into {y}")
+    layout = weight.layout
+    if x.form != layout.reads or x.width != weight.n_in or column + n_out > y.width:
+        raise InternalError(f"{kind}: {x} does not fit {layout.name} [{weight.n_out}, {weight.n_in}] into {y}")
     program.launch(
-        f"{kind}.{weight.layout}.1",
+        f"{kind}.{layout.name}.1",
         n_rows=rows.count,
         x=x.tensor,
         weight=weight.tensor,

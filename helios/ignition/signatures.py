@@ -7,11 +7,12 @@ build of the kernels was at hand when it was prepared.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from helios.device.device import Device
 from helios.device.kernel_table import Geometry, KernelField, KernelTable
+from helios.ignition.preparation.layouts import RowForm
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,24 +31,26 @@ def host_geometry(_kernel: str, _arguments: bytes) -> Geometry:
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """`name` is the program family ("host", "cuda") that an execution manifest names; `geometry` is the launch of a kernel for its
-    argument struct, whose pointers do not count."""
+    """`name` is the program family ("host", "cuda") that an execution manifest names; its linear maps are fastest with activations
+    in `row_form`; `geometry` is the launch of a kernel for its argument struct, whose pointers do not count."""
 
     name: str
     signatures: Mapping[str, KernelSignature]
-    geometry: Callable[[str, bytes], Geometry] = host_geometry
+    row_form: RowForm = RowForm.Q8
+    geometry: Callable[[str, bytes], Geometry] = field(default=host_geometry, repr=False)
 
 
 def host_target() -> Target:
     """The kernels of the CPU device. Raises DeviceError when they have not been built."""
     with Device.open("cpu", n_threads=1) as device:
-        return Target(device.target, _signatures(device.kernels.table))
+        form = RowForm.BF16 if device.multiplies_bf16 else RowForm.Q8
+        return Target(device.target, _signatures(device.kernels.table), form)
 
 
 def cuda_target(path: Path) -> Target:
     """The kernels of a GPU, out of the library at `path`; no GPU is needed. DeviceError when it is no such library."""
     table = KernelTable.load(path)
-    return Target("cuda", _signatures(table), table.geometry)
+    return Target("cuda", _signatures(table), RowForm.BF16, table.geometry)
 
 
 def _signatures(table: KernelTable) -> dict[str, KernelSignature]:

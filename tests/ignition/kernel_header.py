@@ -10,6 +10,7 @@ import re
 from pathlib import Path
 
 from helios.device.kernel_table import FieldKind, KernelField
+from helios.ignition.preparation.layouts import RowForm
 from helios.ignition.signatures import KernelSignature, Target
 
 HEADER = Path(__file__).parents[2] / "cuda_src" / "kernels.h"
@@ -25,9 +26,9 @@ _KINDS = {
 
 
 @functools.cache
-def host_target() -> Target:
+def host_target(row_form: RowForm = RowForm.Q8) -> Target:
     """The target that the header describes."""
-    return Target("host", kernel_signatures())
+    return Target("host", kernel_signatures(), row_form)
 
 
 def kernel_signatures() -> dict[str, KernelSignature]:

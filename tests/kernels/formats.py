@@ -9,12 +9,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from helios.ignition.checkpoints.ggml_types import GgmlType
-from helios.ignition.preparation import layouts
+from helios.ignition.preparation.layouts import LAYOUTS, RowForm
 
-QUANTISED = {"q4_1.g8k4": GgmlType.Q4_1, "q4_0.g8k4": GgmlType.Q4_0, "q8_0.g8k4": GgmlType.Q8_0}
-FLOATS = {"f32.g8": GgmlType.F32, "f16.g8": GgmlType.F16, "bf16.g8": GgmlType.BF16}
-ALL = QUANTISED | FLOATS
+ALL = list(LAYOUTS)
+QUANTISED = [name for name in ALL if LAYOUTS[name].reads == RowForm.Q8]
+FLOATS = [name for name in ALL if LAYOUTS[name].reads == RowForm.FLOAT]
+BF16_ROWS = [name for name in ALL if LAYOUTS[name].reads == RowForm.BF16]
 
 
 @dataclass(frozen=True)
@@ -32,9 +32,8 @@ class Weights:
 
 def random_weights(layout: str, n_out: int, n_in: int, rng: np.random.Generator) -> Weights:
     """A matrix with weights of about 0.05."""
-    kind = ALL[layout]
-    raw, values, offsets = _DECODERS[layout](n_out, n_in, rng)
-    return Weights(raw, layouts.pack(kind, [raw]), values, offsets)
+    raw, values, offsets = _DECODERS[layout.split(".", maxsplit=1)[0]](n_out, n_in, rng)
+    return Weights(raw, LAYOUTS[layout].pack([raw]), values, offsets)
 
 
 def _halves(shape: tuple[int, ...], low: float, high: float, rng: np.random.Generator) -> np.ndarray:
@@ -76,13 +75,25 @@ def _floats(n_out: int, n_in: int, dtype: str, rng: np.random.Generator) -> _Dec
 
 
 _DECODERS = {
-    "q4_1.g8k4": lambda n, k, rng: _nibbles(n, k, True, rng),
-    "q4_0.g8k4": lambda n, k, rng: _nibbles(n, k, False, rng),
-    "q8_0.g8k4": _bytes,
-    "f32.g8": lambda n, k, rng: _floats(n, k, "float32", rng),
-    "f16.g8": lambda n, k, rng: _floats(n, k, "float16", rng),
-    "bf16.g8": lambda n, k, rng: _floats(n, k, "bf16", rng),
+    "q4_1": lambda n, k, rng: _nibbles(n, k, True, rng),
+    "q4_0": lambda n, k, rng: _nibbles(n, k, False, rng),
+    "q8_0": _bytes,
+    "f32": lambda n, k, rng: _floats(n, k, "float32", rng),
+    "f16": lambda n, k, rng: _floats(n, k, "float16", rng),
+    "bf16": lambda n, k, rng: _floats(n, k, "bf16", rng),
 }
+
+
+def bf16_rows_nbytes(rows_capacity: int, width: int) -> int:
+    """Bytes of activation rows in bf16."""
+    return rows_capacity * width * 2 + rows_capacity * width // 8
+
+
+def bf16_rows_parts(stored: np.ndarray, rows_capacity: int, n_rows: int, width: int) -> tuple[np.ndarray, np.ndarray]:
+    """float32 [n_rows, width] and the sums, float32 [n_rows, blocks], of activation rows in bf16."""
+    words = stored.view(np.uint16)[: n_rows * width].astype(np.uint32) << 16
+    sums = stored[2 * rows_capacity * width :].view(np.float32)[: n_rows * (width // 32)]
+    return words.view(np.float32).reshape(n_rows, width), sums.reshape(n_rows, -1)
 
 
 def q8_rows_nbytes(rows_capacity: int, width: int) -> int:

@@ -1,11 +1,11 @@
-"""rms_norm, rms_norm_q8 and quantize_q8."""
+"""rms_norm, rms_norm_q8, rms_norm_bf16, quantize_q8 and round_bf16."""
 
 from __future__ import annotations
 
 import numpy as np
 import pytest
 
-from tests.kernels.formats import q8_rows_nbytes, q8_rows_parts, q8_rows_values
+from tests.kernels.formats import bf16_rows_nbytes, bf16_rows_parts, q8_rows_nbytes, q8_rows_parts, q8_rows_values
 from tests.kernels.harness import REFUSED, Library, int32, on_every_target
 
 EPSILON = 1e-5
@@ -105,6 +105,51 @@ def test_ties_round_to_even_and_the_largest_becomes_127(library: Library) -> Non
     assert scales[0, 0].tolist() == [1, 0, 126, 0]
 
 
+def rounded_to_bf16(x: np.ndarray) -> np.ndarray:
+    """To nearest, ties to even, by the definition: the nearer of the two neighbours."""
+    below = (x.view(np.uint32) & np.uint32(0xFFFF0000)).view(np.float32)
+    above = ((x.view(np.uint32) & np.uint32(0xFFFF0000)) + np.uint32(0x10000)).view(np.float32)
+    to_below, to_above = np.abs(x.astype(np.float64) - below), np.abs(x.astype(np.float64) - above)
+    is_even = (below.view(np.uint32) & 0x10000) == 0
+    return np.where((to_below < to_above) | ((to_below == to_above) & is_even), below, above)
+
+
+@on_every_target
+@pytest.mark.parametrize("order", ["serial", "shuffled", "threads"])
+def test_bf16_rows_are_the_nearest_numbers_and_their_sums(library: Library, order: str) -> None:
+    rng = np.random.default_rng(5)
+    width = 576
+    x = rng.standard_normal((64, width)).astype(np.float32)
+    x[0, :4] = np.array([0x3F808000, 0x3F818000, 0xBF808000, 0x3F808001], np.uint32).view(
+        np.float32
+    )  # ties and one above
+    weight = rng.uniform(0.5, 2, width).astype(np.float32)
+    for n_rows in (1, 2, 5, 33, 64):
+        stored = np.zeros(bf16_rows_nbytes(64, width), np.uint8)
+        library["round_bf16.1"].launch(n_rows=int32(n_rows), x=x, y=stored, rows_capacity=64, width=width, order=order)
+        values, sums = bf16_rows_parts(stored, 64, n_rows, width)
+        np.testing.assert_array_equal(values, rounded_to_bf16(x[:n_rows]))
+        np.testing.assert_allclose(sums, values.reshape(n_rows, -1, 32).sum(axis=2), rtol=1e-4, atol=1e-5)
+        normed, floats = np.zeros(bf16_rows_nbytes(64, width), np.uint8), np.empty((64, width), np.float32)
+        run_norm(library, "rms_norm_bf16.1", list(range(n_rows)), x, weight, normed, order=order)
+        run_norm(library, "rms_norm.1", list(range(n_rows)), x, weight, floats, order=order)
+        library["round_bf16.1"].launch(n_rows=int32(n_rows), x=floats, y=stored, rows_capacity=64, width=width)
+        np.testing.assert_array_equal(normed, stored)
+
+
+@on_every_target
+def test_numbers_that_are_not_finite_stay_so_in_bf16(library: Library) -> None:
+    x = np.ones((2, 32), np.float32)
+    x[1, :4] = np.array([0x7F800001, 0xFFFFFFFF, 0x7F800000, 0x7F7FFFFF], np.uint32).view(np.float32)
+    stored = np.zeros(bf16_rows_nbytes(2, 32), np.uint8)
+    library["round_bf16.1"].launch(n_rows=int32(2), x=x, y=stored, rows_capacity=2, width=32)
+    values, sums = bf16_rows_parts(stored, 2, 2, 32)
+    assert np.isnan(values[1, :2]).all()
+    assert np.isposinf(values[1, 2:4]).all()
+    assert np.isnan(sums[1, 0])
+    assert sums[0, 0] == 32
+
+
 @on_every_target
 def test_values_that_are_not_finite_give_nan_scales_to_their_half_block(library: Library) -> None:
     for poison in (np.nan, np.inf, -np.inf):
@@ -134,8 +179,10 @@ def test_row_indices_outside_the_input_leave_their_output_alone(library: Library
 def test_senseless_scalars_are_refused(library: Library) -> None:
     good = {"rows_capacity": 4, "x_rows": 4, "width": 64, "epsilon": EPSILON}
     for wrong in ({"rows_capacity": 0}, {"x_rows": -1}, {"width": 0}, {"width": -64}, {"width": 2**31 - 1}):
-        for name in ("rms_norm.1", "rms_norm_q8.1"):
+        for name in ("rms_norm.1", "rms_norm_q8.1", "rms_norm_bf16.1"):
             assert REFUSED not in library[name].extents(**good).values()
             assert set(library[name].extents(**good | wrong).values()) == {REFUSED}
-    assert set(library["rms_norm_q8.1"].extents(**good | {"width": 40}).values()) == {REFUSED}
-    assert set(library["quantize_q8.1"].extents(rows_capacity=4, width=40).values()) == {REFUSED}
+    for name in ("rms_norm_q8.1", "rms_norm_bf16.1"):
+        assert set(library[name].extents(**good | {"width": 40}).values()) == {REFUSED}
+    for name in ("quantize_q8.1", "round_bf16.1"):
+        assert set(library[name].extents(rows_capacity=4, width=40).values()) == {REFUSED}

@@ -1,12 +1,14 @@
 """Weight rows of a checkpoint rearranged into the layouts that kernels read (`cuda_src/kernels.h`, "Weight layouts").
 
 It knows block formats and layouts, no names and no files. Packing only moves bits: no value changes, and the rows that
-pad a matrix to whole groups of 8 are zero.
+pad a matrix to whole groups are zero.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
 
 import numpy as np
 import numpy.typing as npt
@@ -16,56 +18,72 @@ from helios.ignition.checkpoints.ggml_types import GgmlType, row_bytes
 
 Bytes = npt.NDArray[np.uint8]
 
-GROUP = 8  # rows
 _BLOCK = 32  # inputs
-
-LAYOUTS: dict[GgmlType, str] = {
-    GgmlType.Q4_1: "q4_1.g8k4",
-    GgmlType.Q4_0: "q4_0.g8k4",
-    GgmlType.Q8_0: "q8_0.g8k4",
-    GgmlType.F32: "f32.g8",
-    GgmlType.F16: "f16.g8",
-    GgmlType.BF16: "bf16.g8",
-}
-_ELEMENT_NBYTES = {GgmlType.F32: 4, GgmlType.F16: 2, GgmlType.BF16: 2}
+_LANE = 8  # inputs of a row that lie side by side in g16k8
 
 
-def packed_nbytes(type_: GgmlType, n_rows: int, n_columns: int) -> int:
-    """Bytes of a packed matrix: those of its rows, padded to whole groups."""
-    return -(-n_rows // GROUP) * GROUP * row_bytes(type_, n_columns)
+class RowForm(StrEnum):
+    """How the activations of a linear map are stored: floats, 8-bit blocks with scales, or bf16."""
+
+    FLOAT = "float"
+    Q8 = "q8"
+    BF16 = "bf16"
 
 
-def pack(type_: GgmlType, rows: Sequence[Bytes]) -> Bytes:
-    """The matrix whose rows are those of the parts, one part after the other; a part is raw [N, bytes of a row]."""
-    raw = rows[0] if len(rows) == 1 else np.concatenate(rows)
-    padding = -len(raw) % GROUP
-    if padding:
-        raw = np.concatenate([raw, np.zeros((padding, raw.shape[1]), np.uint8)])
-    return _PACKERS[type_](raw.reshape(-1, GROUP, raw.shape[1])).reshape(-1)
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """Rows of one block format in groups of `group`; their kernels read activations in the form `reads`."""
+
+    name: str
+    type: GgmlType
+    group: int
+    reads: RowForm
+    arrange: Callable[[Bytes], Bytes]  # of raw [groups, rows of a group, bytes of a row]
+
+    def packed_nbytes(self, n_rows: int, n_columns: int) -> int:
+        """Bytes of a packed matrix: those of its rows, padded to whole groups."""
+        return -(-n_rows // self.group) * self.group * row_bytes(self.type, n_columns)
+
+    def pack(self, rows: Sequence[Bytes]) -> Bytes:
+        """The matrix whose rows are those of the parts, one part after the other; a part is raw [N, bytes of a row]."""
+        raw = rows[0] if len(rows) == 1 else np.concatenate(rows)
+        padding = -len(raw) % self.group
+        if padding:
+            raw = np.concatenate([raw, np.zeros((padding, raw.shape[1]), np.uint8)])
+        return self.arrange(raw.reshape(-1, self.group, raw.shape[1])).reshape(-1)
+
+    def interleave(self, first: Bytes, second: Bytes) -> Bytes:
+        """Raw rows of two matrices alternating by groups: the order that `linear_silu_gate` takes gate and up in."""
+        if first.shape != second.shape or len(first) % self.group:
+            raise InternalError(f"rows {first.shape} and {second.shape} do not interleave by groups of {self.group}")
+        groups = (part.reshape(-1, self.group, part.shape[1]) for part in (first, second))
+        return np.stack(list(groups), axis=1).reshape(-1, first.shape[1])
 
 
-def interleave_groups(first: Bytes, second: Bytes) -> Bytes:
-    """Raw rows of two matrices alternating by groups of 8: the order that `linear_silu_gate` takes gate and up in."""
-    if first.shape != second.shape or len(first) % GROUP:
-        raise InternalError(f"rows {first.shape} and {second.shape} do not interleave by groups of {GROUP}")
-    groups = (part.reshape(-1, GROUP, part.shape[1]) for part in (first, second))
-    return np.stack(list(groups), axis=1).reshape(-1, first.shape[1])
+def layout_for(type_: GgmlType, n_columns: int, form: RowForm) -> Layout:
+    """The layout of a matrix on a target whose linear maps are fastest with activations in `form`."""
+    if form == RowForm.BF16 and type_ in _BF16_LAYOUTS and n_columns % _BLOCK == 0:
+        return _BF16_LAYOUTS[type_]
+    return _Q8_LAYOUTS[type_]
 
 
-def _pack_floats(element_nbytes: int) -> Callable[[Bytes], Bytes]:
-    def pack_floats(groups: Bytes) -> Bytes:
+# Groups of 8: [groups, blocks] of vectors, a lane a row ---------------------------------------------------------------
+
+
+def _arrange_elements(element_nbytes: int) -> Callable[[Bytes], Bytes]:
+    def arrange(groups: Bytes) -> Bytes:
         elements = np.ascontiguousarray(groups).view(f"<u{element_nbytes}")  # [groups, 8, inputs]
         return np.ascontiguousarray(elements.transpose(0, 2, 1)).view(np.uint8)
 
-    return pack_floats
+    return arrange
 
 
-def _pack_nibbles(n_scales: int) -> Callable[[Bytes], Bytes]:
+def _arrange_nibbles(n_scales: int) -> Callable[[Bytes], Bytes]:
     """Q4_0 (d) and Q4_1 (d, m): blocks of 32 with the low nibbles holding inputs 0..15 and the high ones 16..31."""
 
-    def pack_nibbles(groups: Bytes) -> Bytes:
+    def arrange(groups: Bytes) -> Bytes:
         head = 2 * n_scales
-        blocks = groups.reshape(groups.shape[0], GROUP, -1, head + _BLOCK // 2)
+        blocks = groups.reshape(*groups.shape[:2], -1, head + _BLOCK // 2)
         stored = np.ascontiguousarray(blocks[..., head:]).view("<u4")  # [groups, 8, blocks, 4], 4 bytes a word
         low, high = stored & 0x0F0F0F0F, stored >> 4 & 0x0F0F0F0F
         # Words of 4 inputs, ascending: the low ones hold inputs 0..15, the high ones 16..31. Vector j takes 2j and 2j+1.
@@ -73,27 +91,76 @@ def _pack_nibbles(n_scales: int) -> Callable[[Bytes], Bytes]:
         vectors = inputs[..., 0::2] | inputs[..., 1::2] << 4  # [groups, 8, blocks, 4 vectors]
         return _join(vectors, blocks[..., :head])
 
-    return pack_nibbles
+    return arrange
 
 
-def _pack_bytes(groups: Bytes) -> Bytes:
+def _arrange_bytes(groups: Bytes) -> Bytes:
     """Q8_0: d, then 32 signed bytes."""
-    blocks = groups.reshape(groups.shape[0], GROUP, -1, 2 + _BLOCK)
+    blocks = groups.reshape(*groups.shape[:2], -1, 2 + _BLOCK)
     return _join(np.ascontiguousarray(blocks[..., 2:]).view("<u4"), blocks[..., :2])
 
 
-def _join(vectors: npt.NDArray[np.uint32], scales: Bytes) -> Bytes:
-    """[groups, blocks] of: the vectors, 8 lanes of 4 bytes each, then each kind of scale for the 8 rows."""
+# Groups of 16: [groups, blocks] of lanes (z, row), 8 inputs a lane ----------------------------------------------------
+
+
+def _arrange_lane_elements(element_nbytes: int) -> Callable[[Bytes], Bytes]:
+    def arrange(groups: Bytes) -> Bytes:
+        n_groups, n_rows, _ = groups.shape
+        lanes = groups.reshape(n_groups, n_rows, -1, _BLOCK // _LANE, _LANE * element_nbytes)
+        return np.ascontiguousarray(lanes.transpose(0, 2, 3, 1, 4))
+
+    return arrange
+
+
+def _arrange_lane_nibbles(n_scales: int) -> Callable[[Bytes], Bytes]:
+    """A lane is two words p of 16 bits: the nibble at bits 4j of word p is input 2j + p of the lane."""
+
+    def arrange(groups: Bytes) -> Bytes:
+        head = 2 * n_scales
+        blocks = groups.reshape(*groups.shape[:2], -1, head + _BLOCK // 2)
+        stored = np.ascontiguousarray(blocks[..., head:])
+        inputs = np.concatenate([stored & 15, stored >> 4], axis=-1)  # [groups, 16, blocks, 32]
+        pairs = inputs.reshape(*inputs.shape[:3], _BLOCK // _LANE, 2, 2, 2)  # z, byte of a word, nibble of the byte, p
+        words = np.moveaxis(pairs[..., 0, :] | pairs[..., 1, :] << 4, -1, -2)  # z, p, byte of a word
+        lanes = np.ascontiguousarray(words).reshape(*inputs.shape[:3], _BLOCK // _LANE, 4)
+        return _join(lanes.view("<u4")[..., 0], blocks[..., :head])
+
+    return arrange
+
+
+def _arrange_lane_bytes(groups: Bytes) -> Bytes:
+    blocks = groups.reshape(*groups.shape[:2], -1, 2 + _BLOCK)
+    return _join(np.ascontiguousarray(blocks[..., 2:]).view("<u8"), blocks[..., :2])
+
+
+def _join(vectors: npt.NDArray[np.unsignedinteger], scales: Bytes) -> Bytes:
+    """[groups, blocks] of: the vectors, a lane for each row of the group, then each kind of scale for the rows."""
     lanes = np.ascontiguousarray(vectors.transpose(0, 2, 3, 1)).view(np.uint8)
-    halves = np.ascontiguousarray(scales).view("<u2")  # [groups, 8, blocks, kinds]
+    halves = np.ascontiguousarray(scales).view("<u2")  # [groups, rows, blocks, kinds]
     tails = np.ascontiguousarray(halves.transpose(0, 2, 3, 1)).view(np.uint8)
     shape = (*lanes.shape[:2], -1)
     return np.concatenate([lanes.reshape(shape), tails.reshape(shape)], axis=-1)
 
 
-_PACKERS: dict[GgmlType, Callable[[Bytes], Bytes]] = {
-    GgmlType.Q4_1: _pack_nibbles(2),
-    GgmlType.Q4_0: _pack_nibbles(1),
-    GgmlType.Q8_0: _pack_bytes,
-    **{type_: _pack_floats(nbytes) for type_, nbytes in _ELEMENT_NBYTES.items()},
+_Q8_LAYOUTS = {
+    layout.type: layout
+    for layout in (
+        Layout("q4_1.g8k4", GgmlType.Q4_1, 8, RowForm.Q8, _arrange_nibbles(2)),
+        Layout("q4_0.g8k4", GgmlType.Q4_0, 8, RowForm.Q8, _arrange_nibbles(1)),
+        Layout("q8_0.g8k4", GgmlType.Q8_0, 8, RowForm.Q8, _arrange_bytes),
+        Layout("f32.g8", GgmlType.F32, 8, RowForm.FLOAT, _arrange_elements(4)),
+        Layout("f16.g8", GgmlType.F16, 8, RowForm.FLOAT, _arrange_elements(2)),
+        Layout("bf16.g8", GgmlType.BF16, 8, RowForm.FLOAT, _arrange_elements(2)),
+    )
 }
+_BF16_LAYOUTS = {
+    layout.type: layout
+    for layout in (
+        Layout("q4_1.g16k8", GgmlType.Q4_1, 16, RowForm.BF16, _arrange_lane_nibbles(2)),
+        Layout("q4_0.g16k8", GgmlType.Q4_0, 16, RowForm.BF16, _arrange_lane_nibbles(1)),
+        Layout("q8_0.g16k8", GgmlType.Q8_0, 16, RowForm.BF16, _arrange_lane_bytes),
+        Layout("f16.g16k8", GgmlType.F16, 16, RowForm.BF16, _arrange_lane_elements(2)),
+        Layout("bf16.g16k8", GgmlType.BF16, 16, RowForm.BF16, _arrange_lane_elements(2)),
+    )
+}
+LAYOUTS = {layout.name: layout for family in (_Q8_LAYOUTS, _BF16_LAYOUTS) for layout in family.values()}

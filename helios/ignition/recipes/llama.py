@@ -20,7 +20,7 @@ from helios.ignition.checkpoints.gguf import Gguf
 from helios.ignition.operations import Activation, AttentionShape, Rows, Weight
 from helios.ignition.preparation.contract import Surface, declare_surface
 from helios.ignition.preparation.geometry import PAGE_TOKENS, ServingGeometry, program_shapes
-from helios.ignition.preparation.layouts import GROUP
+from helios.ignition.preparation.layouts import RowForm
 from helios.ignition.preparation.state_programs import STATE_PROGRAMS
 from helios.ignition.recipes.hyperparameters import DenseHyperparameters
 from helios.ignition.recipes.weights import WeightBook, WeightResource
@@ -150,7 +150,7 @@ def _declare_gate_up(
 ) -> tuple[Weight, ...]:
     gate, up = name("ffn_gate.weight"), name("ffn_up.weight")
     has_bias = name("ffn_gate.bias") in book or name("ffn_up.bias") in book
-    if book.share_type(gate, up) and hyper.n_ff % GROUP == 0 and not has_bias:
+    if not has_bias and book.can_interleave(gate, up, hyper.n_ff, hyper.hidden):
         return (book.interleaved(role("gate_up"), gate, up, hyper.n_ff, hyper.hidden),)
     return tuple(
         book.matrix(role(part), [(tensor, hyper.n_ff)], hyper.hidden) for part, tensor in (("gate", gate), ("up", up))
@@ -262,15 +262,16 @@ def _feed_forward_block(
 
 def _normed(program: ProgramCapture, rows: Rows, gather: Tensor, x: Activation, weight: Tensor, epsilon: float) -> Feed:
     """The norm of x, computed once for each form that a weight asks for."""
-    forms: dict[bool, Activation] = {}
+    forms: dict[RowForm, Activation] = {}
 
     def feed(reader: Weight) -> Activation:
-        if reader.takes_q8 not in forms:
-            forms[reader.takes_q8] = ops.rms_norm(program, rows, gather, x, weight, epsilon, to_q8=reader.takes_q8)
-        return forms[reader.takes_q8]
+        form = reader.layout.reads
+        if form not in forms:
+            forms[form] = ops.rms_norm(program, rows, gather, x, weight, epsilon, form)
+        return forms[form]
 
     return feed
 
 
 def _as_read_by(program: ProgramCapture, rows: Rows, x: Activation, reader: Weight) -> Activation:
-    return ops.quantize(program, rows, x) if reader.takes_q8 else x
+    return ops.convert(program, rows, x, reader.layout.reads)

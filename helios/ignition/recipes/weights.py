@@ -15,10 +15,10 @@ import numpy.typing as npt
 from helios.contract.schema import execution_pb2 as pb
 from helios.errors import CheckpointError
 from helios.ignition.capture import Capture, Tensor
-from helios.ignition.checkpoints.ggml_types import GgmlType, dequantize
+from helios.ignition.checkpoints.ggml_types import dequantize
 from helios.ignition.checkpoints.gguf import Gguf, GgufTensor
 from helios.ignition.operations import Weight
-from helios.ignition.preparation.layouts import LAYOUTS, Bytes, interleave_groups, pack, packed_nbytes
+from helios.ignition.preparation.layouts import Bytes, Layout, layout_for
 
 PLAIN_LAYOUT = "f32"  # vectors and tables, as they are
 
@@ -53,25 +53,30 @@ class WeightBook:
         """Whether the matrices can be packed as one."""
         return len({self._checkpoint.tensor(name).type for name in names}) == 1
 
+    def can_interleave(self, gate: str, up: str, n_out: int, n_in: int) -> bool:
+        """Whether the matrices can be one map that alternates by groups of rows."""
+        return self.share_type(gate, up) and n_out % self._layout(self._checkpoint.tensor(gate), n_in).group == 0
+
     def matrix(self, role: str, parts: Sequence[tuple[str, int]], n_in: int, *, n_used: int | None = None) -> Weight:
         """The rows of the named tensors (name, rows) one after the other; only the first `n_used` where given."""
         tensors = [self._take(name, (n_out, n_in)) for name, n_out in parts]
         n_out = sum(n for _, n in parts) if n_used is None else n_used
-        type_ = tensors[0].type
+        layout = self._layout(tensors[0], n_in)
 
         def produce() -> Bytes:
-            return pack(type_, [tensor.raw[:n_used] for tensor in tensors])
+            return layout.pack([tensor.raw[:n_used] for tensor in tensors])
 
-        return self._weight(role, type_, n_in, n_out, produce, tuple(name for name, _ in parts))
+        return self._weight(role, layout, n_in, n_out, produce, tuple(name for name, _ in parts))
 
     def interleaved(self, role: str, gate: str, up: str, n_out: int, n_in: int) -> Weight:
-        """Two matrices of the same type and shape, alternating by groups of 8 rows."""
+        """Two matrices of the same type and shape, alternating by groups of rows."""
         first, second = self._take(gate, (n_out, n_in)), self._take(up, (n_out, n_in))
+        layout = self._layout(first, n_in)
 
         def produce() -> Bytes:
-            return pack(first.type, [interleave_groups(first.raw, second.raw)])
+            return layout.pack([layout.interleave(first.raw, second.raw)])
 
-        return self._weight(role, first.type, n_in, 2 * n_out, produce, (gate, up))
+        return self._weight(role, layout, n_in, 2 * n_out, produce, (gate, up))
 
     def vector(self, role: str, parts: Sequence[tuple[str, int]]) -> Tensor:
         """Float vectors (name, length) one after the other; one that the checkpoint lacks is zero."""
@@ -103,11 +108,14 @@ class WeightBook:
         self._taken.add(name)
         return self._checkpoint.tensor(name, shape)
 
+    def _layout(self, tensor: GgufTensor, n_in: int) -> Layout:
+        return layout_for(tensor.type, n_in, self._capture.row_form)
+
     def _weight(
-        self, role: str, type_: GgmlType, n_in: int, n_out: int, produce: Callable[[], Bytes], sources: tuple[str, ...]
+        self, role: str, layout: Layout, n_in: int, n_out: int, produce: Callable[[], Bytes], sources: tuple[str, ...]
     ) -> Weight:
-        layout, nbytes = LAYOUTS[type_], packed_nbytes(type_, n_out, n_in)
-        self.resources.append(WeightResource(role, layout, nbytes, produce, sources))
+        nbytes = layout.packed_nbytes(n_out, n_in)
+        self.resources.append(WeightResource(role, layout.name, nbytes, produce, sources))
         return Weight(self._buffer(role, nbytes), layout, n_in, n_out)
 
     def _plain(self, role: str, nbytes: int, produce: Callable[[], Bytes], sources: tuple[str, ...] = ()) -> Tensor:

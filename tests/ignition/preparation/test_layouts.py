@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from helios.errors import InternalError
 from helios.ignition.checkpoints.ggml_types import GgmlType, row_bytes
-from helios.ignition.preparation.layouts import LAYOUTS, interleave_groups, pack, packed_nbytes
+from helios.ignition.preparation.layouts import LAYOUTS, Layout, RowForm, layout_for
 
 BLOCKS = st.integers(1, 3)
 N_ROWS = st.integers(1, 20)
@@ -20,13 +20,20 @@ def random_rows(type_: GgmlType, n_rows: int, n_columns: int, seed: int) -> np.n
     return np.random.default_rng(seed).integers(0, 256, (n_rows, row_bytes(type_, n_columns)), dtype=np.uint8)
 
 
-def naive(type_: GgmlType, raw: np.ndarray, n_columns: int) -> bytes:
+def naive(layout: Layout, raw: np.ndarray, n_columns: int) -> bytes:
     """Byte by byte from the comments in kernels.h; rows past the last are zero."""
+    type_ = layout.type
     zero = bytes(raw.shape[1])
-    rows = [bytes(row) for row in raw] + [zero] * (-len(raw) % 8)
+    n_group = 16 if layout.name.endswith("g16k8") else 8
+    rows = [bytes(row) for row in raw] + [zero] * (-len(raw) % n_group)
     out = bytearray()
-    for first in range(0, len(rows), 8):
-        group = rows[first : first + 8]
+    for first in range(0, len(rows), n_group):
+        group = rows[first : first + n_group]
+        if n_group == 16:
+            block_nbytes = row_bytes(type_, 32)
+            for start in range(0, len(group[0]), block_nbytes):
+                out += naive_block_of_16(type_, [row[start : start + block_nbytes] for row in group])
+            continue
         if type_ in (GgmlType.F32, GgmlType.F16, GgmlType.BF16):
             size = 4 if type_ == GgmlType.F32 else 2
             for column in range(n_columns):
@@ -39,6 +46,29 @@ def naive(type_: GgmlType, raw: np.ndarray, n_columns: int) -> bytes:
     return bytes(out)
 
 
+def naive_block_of_16(type_: GgmlType, blocks: list[bytes]) -> bytes:
+    head = {GgmlType.Q4_1: 4, GgmlType.Q4_0: 2, GgmlType.Q8_0: 2}.get(type_, 0)
+    out = bytearray()
+    for z in range(4):
+        for block in blocks:
+            if type_ in (GgmlType.Q4_1, GgmlType.Q4_0):
+                words = [0, 0]
+                for i in range(8):
+                    words[i % 2] |= nibble_of(block, head, 8 * z + i) << 4 * (i // 2)
+                out += words[0].to_bytes(2, "little") + words[1].to_bytes(2, "little")
+            else:
+                size = 1 if type_ == GgmlType.Q8_0 else 2
+                out += block[head + 8 * z * size : head + 8 * (z + 1) * size]
+    for scale in range(0, head, 2):
+        for block in blocks:
+            out += block[scale : scale + 2]
+    return bytes(out)
+
+
+def nibble_of(block: bytes, head: int, column: int) -> int:
+    return block[head + column] & 15 if column < 16 else block[head + column - 16] >> 4
+
+
 def naive_block(type_: GgmlType, blocks: list[bytes]) -> bytes:
     head = 4 if type_ == GgmlType.Q4_1 else 2
     out = bytearray()
@@ -47,45 +77,54 @@ def naive_block(type_: GgmlType, blocks: list[bytes]) -> bytes:
             for block in blocks:
                 out += block[head + 4 * j : head + 4 * j + 4]
     else:
-
-        def nibble(block: bytes, column: int) -> int:
-            return block[head + column] & 15 if column < 16 else block[head + column - 16] >> 4
-
         for j in range(4):
             for block in blocks:
-                out += bytes(nibble(block, 8 * j + c) | nibble(block, 8 * j + 4 + c) << 4 for c in range(4))
+                low, high = ([nibble_of(block, head, 8 * j + half + c) for c in range(4)] for half in (0, 4))
+                out += bytes(a | b << 4 for a, b in zip(low, high, strict=True))
     for scale in range(0, head, 2):
         for block in blocks:
             out += block[scale : scale + 2]
     return bytes(out)
 
 
-@pytest.mark.parametrize("type_", list(LAYOUTS))
+@pytest.mark.parametrize("layout", list(LAYOUTS.values()), ids=list(LAYOUTS))
 @settings(max_examples=20)
 @given(n_rows=N_ROWS, n_blocks=BLOCKS, seed=SEEDS)
 def test_packing_places_every_value_where_the_header_says(
-    type_: GgmlType, n_rows: int, n_blocks: int, seed: int
+    layout: Layout, n_rows: int, n_blocks: int, seed: int
 ) -> None:
     n_columns = 32 * n_blocks
-    raw = random_rows(type_, n_rows, n_columns, seed)
-    packed = pack(type_, [raw])
-    assert packed.tobytes() == naive(type_, raw, n_columns)
-    assert packed.nbytes == packed_nbytes(type_, n_rows, n_columns)
+    raw = random_rows(layout.type, n_rows, n_columns, seed)
+    packed = layout.pack([raw])
+    assert packed.tobytes() == naive(layout, raw, n_columns)
+    assert packed.nbytes == layout.packed_nbytes(n_rows, n_columns)
 
 
-def test_parts_are_joined_before_they_are_grouped() -> None:
-    raw = random_rows(GgmlType.Q4_0, 15, 64, 1)
-    joined = pack(GgmlType.Q4_0, [raw[:3], raw[3:8], raw[8:]])
-    assert joined.tobytes() == pack(GgmlType.Q4_0, [raw]).tobytes()
+@pytest.mark.parametrize("name", ["q4_0.g8k4", "q4_0.g16k8"])
+def test_parts_are_joined_before_they_are_grouped(name: str) -> None:
+    raw = random_rows(GgmlType.Q4_0, 30, 64, 1)
+    joined = LAYOUTS[name].pack([raw[:3], raw[3:8], raw[8:]])
+    assert joined.tobytes() == LAYOUTS[name].pack([raw]).tobytes()
 
 
-def test_gate_and_up_alternate_by_groups_of_eight() -> None:
-    gate, up = random_rows(GgmlType.F16, 16, 32, 1), random_rows(GgmlType.F16, 16, 32, 2)
-    expected = np.concatenate([gate[:8], up[:8], gate[8:], up[8:]])
-    assert np.array_equal(interleave_groups(gate, up), expected)
+@pytest.mark.parametrize(("name", "n_group"), [("f16.g8", 8), ("f16.g16k8", 16)])
+def test_gate_and_up_alternate_by_groups(name: str, n_group: int) -> None:
+    gate, up = random_rows(GgmlType.F16, 32, 32, 1), random_rows(GgmlType.F16, 32, 32, 2)
+    parts = [part[first : first + n_group] for first in range(0, 32, n_group) for part in (gate, up)]
+    assert np.array_equal(LAYOUTS[name].interleave(gate, up), np.concatenate(parts))
 
 
-def test_parts_that_are_not_whole_groups_do_not_interleave() -> None:
-    rows = random_rows(GgmlType.F16, 12, 32, 1)
+@pytest.mark.parametrize(("name", "n_rows"), [("f16.g8", 12), ("f16.g16k8", 24)])
+def test_parts_that_are_not_whole_groups_do_not_interleave(name: str, n_rows: int) -> None:
+    rows = random_rows(GgmlType.F16, n_rows, 32, 1)
     with pytest.raises(InternalError, match="do not interleave"):
-        interleave_groups(rows, rows)
+        LAYOUTS[name].interleave(rows, rows)
+
+
+def test_a_target_for_bf16_rows_gets_their_layouts_where_they_exist() -> None:
+    """Floats of 32 bits have none, and rows that are not whole blocks of 32 keep the layout of any length."""
+    assert layout_for(GgmlType.Q4_1, 64, RowForm.BF16).name == "q4_1.g16k8"
+    assert layout_for(GgmlType.F16, 64, RowForm.BF16).name == "f16.g16k8"
+    assert layout_for(GgmlType.F16, 48, RowForm.BF16).name == "f16.g8"
+    assert layout_for(GgmlType.F32, 64, RowForm.BF16).name == "f32.g8"
+    assert layout_for(GgmlType.Q4_1, 64, RowForm.Q8).name == "q4_1.g8k4"

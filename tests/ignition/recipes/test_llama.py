@@ -13,26 +13,39 @@ from helios.ignition.capture import Capture
 from helios.ignition.checkpoints.gguf import open_gguf
 from helios.ignition.preparation.contract import finish_manifest
 from helios.ignition.preparation.geometry import ServingGeometry
+from helios.ignition.preparation.layouts import RowForm
 from helios.ignition.recipes.hyperparameters import read_hyperparameters
 from helios.ignition.recipes.table import recipe_for
 from tests.ignition.kernel_header import host_target
 from tests.ignition.tiny_model import TinyModel, write_tiny
 
 LAYOUTS = {
-    Q.F32: "f32.g8",
-    Q.F16: "f16.g8",
-    Q.BF16: "bf16.g8",
-    Q.Q8_0: "q8_0.g8k4",
-    Q.Q4_0: "q4_0.g8k4",
-    Q.Q4_1: "q4_1.g8k4",
+    RowForm.Q8: {
+        Q.F32: "f32.g8",
+        Q.F16: "f16.g8",
+        Q.BF16: "bf16.g8",
+        Q.Q8_0: "q8_0.g8k4",
+        Q.Q4_0: "q4_0.g8k4",
+        Q.Q4_1: "q4_1.g8k4",
+    },
+    RowForm.BF16: {
+        Q.F32: "f32.g8",
+        Q.F16: "f16.g16k8",
+        Q.BF16: "bf16.g16k8",
+        Q.Q8_0: "q8_0.g16k8",
+        Q.Q4_0: "q4_0.g16k8",
+        Q.Q4_1: "q4_1.g16k8",
+    },
 }
+NORMS = {"g8": "rms_norm.1", "g8k4": "rms_norm_q8.1", "g16k8": "rms_norm_bf16.1"}
+CONVERSIONS = {"g8k4": "quantize_q8.1", "g16k8": "round_bf16.1"}
 
 
-def capture_of(tmp_path: Path, model: TinyModel) -> pb.ExecutionManifest:
+def capture_of(tmp_path: Path, model: TinyModel, form: RowForm = RowForm.Q8) -> pb.ExecutionManifest:
     """The manifest of a tiny checkpoint, after every weight was produced in the size that its buffer has."""
     with open_gguf(write_tiny(tmp_path / "m.gguf", model)) as checkpoint:
         hyper = read_hyperparameters(checkpoint)
-        capture = Capture(host_target())
+        capture = Capture(host_target(form))
         geometry = ServingGeometry(hyper.context_tokens, 4, 64, model.vocabulary)
         captured = recipe_for(hyper.architecture).capture(checkpoint, hyper, geometry, capture)
         for weight in captured.weights:
@@ -49,15 +62,17 @@ def weights_of(manifest: pb.ExecutionManifest) -> list[str]:
     return [buffer.name for buffer in manifest.buffers if buffer.kind == pb.BUFFER_KIND_WEIGHT]
 
 
-@pytest.mark.parametrize("type_", list(LAYOUTS))
-def test_each_type_runs_in_its_own_layout(tmp_path: Path, type_: Q) -> None:
-    kernels = kernels_of(capture_of(tmp_path, TinyModel(type=type_)), pb.OPERATION_DECODE)
-    layout = LAYOUTS[type_]
-    is_quantised = layout.endswith("k4")
+@pytest.mark.parametrize("form", list(LAYOUTS))
+@pytest.mark.parametrize("type_", list(LAYOUTS[RowForm.Q8]))
+def test_each_type_runs_in_its_own_layout(tmp_path: Path, type_: Q, form: RowForm) -> None:
+    kernels = kernels_of(capture_of(tmp_path, TinyModel(type=type_), form), pb.OPERATION_DECODE)
+    layout = LAYOUTS[form][type_]
+    grouping = layout.split(".")[1]
     assert kernels.count(f"linear.{layout}.1") == 3  # qkv twice, the head
     assert kernels.count(f"linear_silu_gate.{layout}.1") == 2
-    assert kernels.count("rms_norm_q8.1" if is_quantised else "rms_norm.1") == 5
-    assert kernels.count("quantize_q8.1") == (4 if is_quantised else 0)
+    assert kernels.count(NORMS[grouping]) == 5
+    conversions = {kernel: kernels.count(kernel) for kernel in CONVERSIONS.values() if kernel in kernels}
+    assert conversions == ({CONVERSIONS[grouping]: 4} if grouping in CONVERSIONS else {})
 
 
 def test_decoding_splits_attention_and_prefilling_does_not(tmp_path: Path) -> None:
