@@ -163,6 +163,7 @@ class Engine:
         self.chat_template = bootstrap.chat_template
         self.frontend = contract.frontend
         self.scores_prompts = scheduler.scores_prompts
+        self.reports_distributions = scheduler.reports_distributions
         self.bos_text = contract.frontend.bos_text
         self.eos_text = contract.frontend.eos_text
         self.adds_bos = contract.frontend.adds_bos

@@ -35,7 +35,8 @@ class Distribution:
     def logprobs(self, token_ids: NDArray[Any]) -> NDArray[np.float32]:
         """f32, in the order of `token_ids`."""
         exact = self.logits[token_ids].astype(np.float64) - self.log_total
-        return np.maximum(exact, LOWEST_LOGPROB).astype(np.float32)
+        logprobs: NDArray[np.float32] = np.maximum(exact, LOWEST_LOGPROB).astype(np.float32)
+        return logprobs
 
     def ids_by_rank(self) -> NDArray[np.intp]:
         """Every token, most likely first."""

@@ -53,6 +53,7 @@ class Limits:
     defaults: SamplingDefaults
     calls_tools: bool = False
     scores_prompts: bool = False
+    reports_distributions: bool = False
 
 
 @dataclass(frozen=True, slots=True)

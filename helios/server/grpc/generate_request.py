@@ -56,7 +56,7 @@ def read_generate_request(asked: Asked, limits: Limits, n_default: int | None, n
     options = GenerateOptions(
         prompt=_read_prompt(request, limits.vocabulary),
         n_kept=request.truncate_prompt_tokens,
-        sampling=read_sampling(request, limits, shown.n_scored, new_seed),
+        sampling=read_sampling(request, limits, shown, new_seed),
         n_sequences=read_sequence_count(request),
         allowed_tokens=read_allowed_tokens(request, limits.vocabulary),
         form=read_form(request),

@@ -20,6 +20,7 @@ from helios.server.grpc.messages import prompt_info, sequence_output
 from helios.server.grpc.preparation import Preparation, PreparedGeneration
 from helios.server.grpc.schema import inference_pb2
 from helios.server.grpc.sequence import AnswerSequence, Delta
+from helios.server.grpc.whole_vocabulary import N_MOST_CALLS, serialized
 from helios.server.services import Services
 
 
@@ -30,25 +31,31 @@ class InferenceService:
         self._services = services
         self._preparation = preparation
         self._calls = calls
+        self._whole = asyncio.Semaphore(N_MOST_CALLS)  # of calls that report the whole vocabulary
 
     async def generate(
         self, message: inference_pb2.GenerateRequest, context: CallContext
-    ) -> inference_pb2.GenerateResponse:
+    ) -> inference_pb2.GenerateResponse | bytes:
         with self._admitted(message, context) as (call, held):
             prepared = await self._prepare(message, context, is_stream=False)
+            shown = prepared.options.shown
+            if shown.is_whole:
+                await self._take_whole_turn(held)
             (sequence,) = self._start(prepared, call, held)
             delta = await _collect(sequence)
-            shown = prepared.options.shown
-            return inference_pb2.GenerateResponse(
+            response = inference_pb2.GenerateResponse(
                 prompt_info=prompt_info(prepared.prompt_tokens, delta.scores, shown),
                 outputs=sequence_output(0, delta, shown),
             )
+            return await self._services.frontend.run(_whole, (response, delta)) if shown.is_whole else response
 
     async def generate_stream(self, message: inference_pb2.GenerateRequest, context: CallContext) -> None:
         with self._admitted(message, context) as (call, held):
             prepared = await self._prepare(message, context, is_stream=True)
+            if prepared.options.shown.is_whole:
+                await self._take_whole_turn(held)
             sequences = self._start(prepared, call, held)
-            stream = _Stream(context, prepared)
+            stream = _Stream(context, prepared, self._services)
             await _together([stream.send_sequence(sequence) for sequence in sequences])
 
     @contextmanager
@@ -73,6 +80,10 @@ class InferenceService:
         context.tell(message.request_id, prepared.options.cache.unknown_actions)
         return prepared
 
+    async def _take_whole_turn(self, held: ExitStack) -> None:
+        await self._whole.acquire()
+        held.callback(self._whole.release)
+
     def _start(self, prepared: PreparedGeneration, call: Call, held: ExitStack) -> list[AnswerSequence]:
         """Every further sequence takes room like a request of its own."""
         engine = self._services.engine
@@ -89,8 +100,9 @@ class InferenceService:
 class _Stream:
     """One streamed answer. Messages of several sequences are sent one after the other, the prompt's first."""
 
-    def __init__(self, context: CallContext, prepared: PreparedGeneration) -> None:
+    def __init__(self, context: CallContext, prepared: PreparedGeneration, services: Services) -> None:
         self._context = context
+        self._frontend = services.frontend
         self._shown = prepared.options.shown
         self._prompt_tokens = prepared.prompt_tokens
         self._has_scores = self._shown.n_scored_prompt is not None
@@ -105,7 +117,9 @@ class _Stream:
             await self._tell_prompt(sequence.index, delta)
             if delta.tokens or delta.text or delta.finish is not None:
                 output = sequence_output(sequence.index, delta, self._shown)
-                await self._send(inference_pb2.GenerateResponse(outputs=output))
+                response = inference_pb2.GenerateResponse(outputs=output)
+                is_whole = self._shown.is_whole
+                await self._send(await self._frontend.run(_whole, (response, delta)) if is_whole else response)
             is_open = delta.finish is None
 
     async def _tell_prompt(self, index: int, delta: Delta) -> None:
@@ -117,9 +131,14 @@ class _Stream:
             self._prompt_told.set()
         await self._prompt_told.wait()
 
-    async def _send(self, message: inference_pb2.GenerateResponse) -> None:
+    async def _send(self, message: inference_pb2.GenerateResponse | bytes) -> None:
         async with self._is_sending:
             await self._context.write(message)
+
+
+def _whole(answer: tuple[inference_pb2.GenerateResponse, Delta]) -> bytes:
+    response, delta = answer
+    return serialized(response, delta.tokens)
 
 
 async def _collect(sequence: AnswerSequence) -> Delta:

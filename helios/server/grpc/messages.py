@@ -1,4 +1,4 @@
-"""The response messages: what was asked for and nothing else (GRPC-3).
+"""The response messages: what was asked for and nothing else (GRPC-3), but for candidates that are the whole vocabulary.
 
 It knows the schema and no flow. Lists about tokens have one entry for each of them, and the candidates at a position never hold the
 token that is there.
@@ -41,7 +41,9 @@ def sequence_output(index: int, delta: Delta, shown: Shown) -> inference_pb2.Seq
     if shown.logprobs:
         output.logprobs.extend(_logprobs(tokens))
         output.ranks.extend(_ranks(tokens))
-        if shown.n_candidates is not None:
+        if shown.named_candidates is not None:
+            output.candidate_tokens.extend(_named_candidates(tokens))
+        elif shown.n_candidates is not None:
             output.candidate_tokens.extend(_candidates(tokens, shown.n_candidates))
     if delta.finish is not None:
         output.finish_info.CopyFrom(_finish_info(delta.finish))
@@ -81,6 +83,19 @@ def _candidates(tokens: Iterable[Token], n_most: int) -> list[inference_pb2.Cand
                 _Candidates.TokenInfo(id=token_id, logprob=logprob, rank=rank)
                 for rank, (token_id, logprob) in enumerate(token.candidates[:n_most], start=1)
                 if token_id != token.token_id
+            ]
+        )
+        for token in tokens
+    ]
+
+
+def _named_candidates(tokens: Iterable[Token]) -> list[inference_pb2.CandidateTokenInfo]:
+    return [
+        _Candidates(
+            tokens=[
+                _Candidates.TokenInfo(id=one.token_id, logprob=one.logprob, rank=one.rank)
+                for one in token.named
+                if one.token_id != token.token_id
             ]
         )
         for token in tokens

@@ -18,6 +18,7 @@ from helios.scheduler.request import GenerationRequest, TokenConstraint
 from helios.server.frontend import Frontend
 from helios.server.grpc.answer_text import TextRules, host_stop
 from helios.server.grpc.generate_request import Asked, GenerateOptions, read_generate_request
+from helios.server.grpc.whole_vocabulary import MAX_REPORTED
 from helios.server.options import Limits, seed_bits
 
 if TYPE_CHECKING:
@@ -54,6 +55,7 @@ class Preparation:
             engine.vocabulary,
             engine.sampling_defaults,
             scores_prompts=engine.scores_prompts,
+            reports_distributions=engine.reports_distributions,
         )
 
     def prepare(self, asked: Asked) -> PreparedGeneration:
@@ -74,6 +76,7 @@ class Preparation:
             uses_cache=options.cache.uses_cache,
             retention=options.cache.retention(len(prompt_tokens)),
         )
+        self._check_reported(options, first.output_limit)
         requests = tuple(self._sequence(options, first, rules, grammar, i) for i in range(options.n_sequences))
         return PreparedGeneration(options, rules, frozenset(eos_tokens), frozenset(stopping.token_ids), requests)
 
@@ -118,6 +121,15 @@ class Preparation:
                 param="stopping.min_new_tokens",
             )
         return n_most
+
+    def _check_reported(self, options: GenerateOptions, n_most: int) -> None:
+        n_reported = options.n_sequences * n_most * self._limits.vocabulary
+        if options.shown.is_whole and n_reported > MAX_REPORTED:
+            raise InvalidValueError(
+                f"response.output_candidates.all asks for up to {n_reported:,} candidates, the limit is {MAX_REPORTED:,}",
+                hint=f"set stopping.max_new_tokens to {MAX_REPORTED // self._limits.vocabulary} at most",
+                param="response.output_candidates.all",
+            )
 
     def _constraint(self, options: GenerateOptions, grammar: CompiledGrammar | None) -> TokenConstraint | None:
         inner = None if grammar is None else grammar.start()

@@ -12,6 +12,7 @@ from helios.errors import InvalidValueError
 from helios.prompt.grammar.request import StructuredRequest, read_structured
 from helios.scheduler.request import SamplingParameters
 from helios.server.grpc.fields import checked_count, checked_ids, checked_number
+from helios.server.grpc.response_fields import Shown
 from helios.server.grpc.schema import inference_pb2
 from helios.server.options import MAX_BIASES, MAX_CHOICES, Limits, seed_bits
 
@@ -20,9 +21,9 @@ _LEAST_REPETITION, _MOST_REPETITION = 0.01, 100.0
 
 
 def read_sampling(
-    request: inference_pb2.GenerateRequest, limits: Limits, n_candidates: int | None, new_seed: int
+    request: inference_pb2.GenerateRequest, limits: Limits, shown: Shown, new_seed: int
 ) -> SamplingParameters:
-    """`n_candidates` alternatives are to be reported for each token, None for no log-probabilities."""
+    """What is `shown` of each token is what the sampler is to report."""
     sampling, decoding, defaults = request.sampling, request.decoding, limits.defaults
     top_p = checked_number(sampling.top_p, "sampling.top_p", 0, 1)
     min_p = checked_number(sampling.min_p, "sampling.min_p", 0, 1)
@@ -42,7 +43,9 @@ def read_sampling(
         presence_penalty=checked_number(decoding.presence_penalty, "decoding.presence_penalty", -2, 2),
         seed=seed_bits(sampling.seed if sampling.HasField("seed") else new_seed),
         logit_bias=tuple(_biases(decoding, limits.vocabulary)),
-        candidates=n_candidates,
+        candidates=shown.n_scored,
+        named_candidates=shown.named,
+        has_distributions=shown.is_whole,
     )
 
 

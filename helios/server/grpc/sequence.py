@@ -7,12 +7,13 @@ error of its Failed event.
 from __future__ import annotations
 
 import enum
+from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from helios.errors import HeliosError, InternalError, ShuttingDownError
-from helios.scheduler.request import Failed, Finished, FinishReason, PromptScores, Token
+from helios.scheduler.request import Event, Failed, Finished, FinishReason, PromptScores, Token
 from helios.server.grpc.answer_text import AnswerText
 from helios.server.grpc.preparation import PreparedGeneration
 from helios.tokenizer.tokenizer import Tokenizer
@@ -68,6 +69,8 @@ class AnswerSequence:
         self._eos_tokens = call.eos_tokens
         self._endings = call.eos_tokens | call.stop_tokens
         self._is_aborted = is_aborted
+        self._is_whole = call.options.shown.is_whole
+        self._events: deque[Event] = deque()
         self._n_tokens = 0
         self._last_token: int | None = None
         self._error: HeliosError | None = None
@@ -81,7 +84,7 @@ class AnswerSequence:
         tokens: list[Token] = []
         scores: PromptScores | None = None
         finish: Finish | None = None
-        for event in await self._generation.next_batch():
+        for event in await self._next_events():
             if isinstance(event, Token):
                 tokens.append(event)
                 pieces.append(self._push(event.token_id))
@@ -98,6 +101,17 @@ class AnswerSequence:
         if self._error is not None and not tokens and scores is None:
             raise self._error
         return Delta("".join(pieces), tuple(tokens), scores, finish)
+
+    async def _next_events(self) -> list[Event]:
+        """A batch; of tokens that bring the whole vocabulary one at a time, as each is a large message."""
+        if not self._is_whole:
+            return await self._generation.next_batch()
+        if not self._events:
+            self._events.extend(await self._generation.next_batch())
+        events = [self._events.popleft()]
+        while self._events and not isinstance(self._events[0], Token):
+            events.append(self._events.popleft())
+        return events
 
     def _push(self, token_id: int) -> str:
         self._n_tokens += 1

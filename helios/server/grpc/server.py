@@ -136,5 +136,5 @@ class GrpcServer:
 
 
 def _serialized(message: Any) -> bytes:
-    data: bytes = message.SerializeToString()
+    data: bytes = message if isinstance(message, bytes) else message.SerializeToString()
     return data

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from helios.scheduler.request import GenerationRequest, SamplingParameters
+from helios.server.grpc.response_fields import read_shown
 from helios.server.grpc.sampling_fields import read_sampling
 from helios.server.options import Limits
 from helios.tokenizer.tokenizer import Tokenizer
@@ -22,7 +23,8 @@ CORE = Defaults(temperature=0.5, top_p=0.75, top_k=40, min_p=0.25, repetition_pe
 
 def sampling_of(defaults: Defaults | None = None, **fields: Any) -> SamplingParameters:
     limits = Limits("served", (), 1000, defaults or Defaults())
-    return read_sampling(request_of(**fields), limits, None, new_seed=77)
+    request = request_of(**fields)
+    return read_sampling(request, limits, read_shown(request.response, limits), new_seed=77)
 
 
 def test_without_defaults_everything_is_neutral_and_greedy() -> None:

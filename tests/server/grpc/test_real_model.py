@@ -184,3 +184,31 @@ def test_prompt_scores_are_the_same_over_both(served: RunningGrpc, client: Clien
         others = {str(each.id): each.rank for each in info.candidate_tokens[position].tokens}
         assert others == {key: value["rank"] for key, value in entry.items() if key != str(info.token_ids[position])}
     assert list(response.outputs.token_ids) == choice["token_ids"]
+
+
+def test_named_candidates_and_all_of_them_agree_with_the_likeliest(served: RunningGrpc, client: Client) -> None:
+    """GRPC-3: whole and streamed, and the tokens are those of a request that asks for none."""
+    assert served.engine.reports_distributions
+
+    def ask(**selector: Any) -> GenerateResponse:
+        options = {"output_logprobs": True, "output_token_ids": True, "output_candidates": selector}
+        return client.generate(PROMPT, stopping={"max_new_tokens": 4}, response=options, **to_fields(SEEDED))
+
+    top, whole = ask(top_n=20).outputs, ask(all=True).outputs
+    (alone,) = completion(served, max_tokens=4, **SEEDED)
+    assert list(top.token_ids) == list(whole.token_ids) == alone["token_ids"]
+    for likeliest, every in zip(top.candidate_tokens, whole.candidate_tokens, strict=True):
+        assert list(every.tokens[:19]) == list(likeliest.tokens[:19])
+        assert len(every.tokens) == served.engine.vocabulary - 1
+        assert [each.rank for each in every.tokens] == sorted(each.rank for each in every.tokens)
+    named = ask(token_ids={"ids": [11, 40_000, 11]}).outputs
+    for few, every in zip(named.candidate_tokens, whole.candidate_tokens, strict=True):
+        assert list(few.tokens) == [each for each in every.tokens if each.id in (11, 40_000)]
+    streamed = client.stream(
+        PROMPT,
+        stopping={"max_new_tokens": 4},
+        response={"output_logprobs": True, "output_candidates": {"all": True}},
+        **to_fields(SEEDED),
+    )
+    infos = [info for response in streamed for info in response.outputs.candidate_tokens]
+    assert infos == list(whole.candidate_tokens)

@@ -49,7 +49,6 @@ INVALID: list[tuple[str, dict[str, Any]]] = [
     ("stopping.min_new_tokens", {"stopping": {"min_new_tokens": 6, "max_new_tokens": 5}}),
     ("stopping.min_new_tokens", {"stopping": {"min_new_tokens": 21}}),
     ("response.output_candidates.top_n", {"response": {"output_candidates": {"top_n": 21}}}),
-    ("response.output_candidates.all", {"response": {"output_candidates": {"all": True}}}),
     ("response.output_candidates.token_ids", {"response": {"output_candidates": {"token_ids": {"ids": [1] * 129}}}}),
     ("response.prompt_candidates.token_ids", {"response": {"prompt_candidates": {"token_ids": {"ids": [1]}}}}),
     ("truncate_prompt_tokens", {"truncate_prompt_tokens": 4090}),
@@ -76,7 +75,16 @@ def test_a_wrong_value_is_an_invalid_argument_that_names_the_field(
     [
         (grpc.StatusCode.NOT_FOUND, "model", {"model": "another"}),
         (grpc.StatusCode.FAILED_PRECONDITION, "lora_name", {"lora_name": "adapter"}),
-        (grpc.StatusCode.UNIMPLEMENTED, "token_ids", {"response": {"output_candidates": {"token_ids": {"ids": [1]}}}}),
+        (
+            grpc.StatusCode.UNIMPLEMENTED,
+            "token_ids",
+            {"response": {"output_logprobs": True, "output_candidates": {"token_ids": {"ids": [1]}}}},
+        ),
+        (
+            grpc.StatusCode.UNIMPLEMENTED,
+            "all",
+            {"response": {"output_logprobs": True, "output_candidates": {"all": True}}},
+        ),
         (grpc.StatusCode.UNIMPLEMENTED, "prompt_logprobs", {"response": {"prompt_logprobs": True}}),
     ],
 )

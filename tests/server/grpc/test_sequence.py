@@ -17,7 +17,10 @@ from tests.server.batches import BAD_ENDINGS, SCORES, Batches
 
 
 def read(tokenizer: Tokenizer, batches: Sequence[Sequence[Event]]) -> tuple[list[Delta], HeliosError | None]:
-    call = SimpleNamespace(rules=TextRules(), eos_tokens=frozenset[int](), stop_tokens=frozenset[int]())
+    options = SimpleNamespace(shown=SimpleNamespace(is_whole=False))
+    call = SimpleNamespace(
+        rules=TextRules(), eos_tokens=frozenset[int](), stop_tokens=frozenset[int](), options=options
+    )
     sequence = AnswerSequence(0, Batches(batches), call, tokenizer, lambda: False)  # type: ignore[arg-type]
 
     async def read_all() -> tuple[list[Delta], HeliosError | None]:

@@ -79,12 +79,19 @@ def check_output(request: inference_pb2.GenerateRequest, output: inference_pb2.S
     assert len(output.token_ids) == (n_tokens if asked.output_token_ids else 0)
     assert len(output.logprobs) == len(output.ranks) == (n_tokens if asked.output_logprobs else 0)
     selector = asked.output_candidates
-    is_selected = asked.output_logprobs and (selector.WhichOneof("select") == "top_n" or selector.all)
+    selected = set(selector.token_ids.ids)
+    is_selected = asked.output_logprobs and bool(selector.WhichOneof("select") == "top_n" or selector.all or selected)
     assert len(output.candidate_tokens) == (n_tokens if is_selected else 0)
     for position, infos in enumerate(output.candidate_tokens):
         ranks = [info.rank for info in infos.tokens]
         assert ranks == sorted(set(ranks)), "the likeliest first"
-        assert all(1 <= rank <= selector.top_n for rank in ranks)
+        assert all(rank >= 1 for rank in ranks)
+        if selected:
+            own = {output.token_ids[position]} if asked.output_token_ids else set()
+            assert {info.id for info in infos.tokens} >= selected - own, "every token that was named, once"
+            assert {info.id for info in infos.tokens} <= selected
+        elif not selector.all:
+            assert all(rank <= selector.top_n for rank in ranks)
         if asked.output_token_ids:
             assert output.token_ids[position] not in [info.id for info in infos.tokens]
     assert not output.sampling_mask

@@ -1,0 +1,102 @@
+"""Candidates by id, and all of them: the wire against the messages' own serialiser, and the limits of what may be asked."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import grpc
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from helios.scheduler.distribution import Distribution
+from helios.scheduler.request import Token
+from helios.server.grpc.schema import inference_pb2
+from helios.server.grpc.whole_vocabulary import MAX_REPORTED, N_MOST_CALLS, candidates
+from tests.server.grpc.conftest import RunningGrpc, request_of, wait_until
+from tests.server.scripted_engine import ScriptedEngine
+
+Info = inference_pb2.CandidateTokenInfo
+ALL = {"output_logprobs": True, "output_candidates": {"all": True}, "output_token_ids": True}
+
+
+def by_objects(distribution: Distribution, chosen: int) -> Info:
+    ranked = distribution.ranked(range(len(distribution.logits)))
+    tokens = [Info.TokenInfo(id=one.token_id, logprob=one.logprob, rank=one.rank) for one in ranked]
+    return Info(tokens=[token for token in tokens if token.id != chosen])
+
+
+@settings(max_examples=20)
+@given(st.integers(1, 40_000), st.integers(0, 2**32 - 1), st.data())
+def test_the_wire_says_what_the_messages_would(n: int, seed: int, data: st.DataObject) -> None:
+    """GRPC-3: one, two and three bytes of ids and ranks."""
+    logits = np.random.default_rng(seed).standard_normal(n).astype(np.float32).round(2)
+    distribution = Distribution(logits, 11.5)
+    chosen = data.draw(st.integers(0, n - 1))
+    assert Info.FromString(candidates(distribution, chosen)) == by_objects(distribution, chosen)
+
+
+@pytest.fixture
+def reporting(scripted: ScriptedEngine, start: Callable[..., RunningGrpc]) -> RunningGrpc:
+    scripted.reports_distributions = True
+    scripted.answer = None
+    return start(scripted)
+
+
+def distribution_of(engine: ScriptedEngine, seed: int) -> Distribution:
+    return Distribution(np.random.default_rng(seed).standard_normal(engine.vocabulary).astype(np.float32), 11.5)
+
+
+def speak(engine: ScriptedEngine, index: int, n_tokens: int) -> None:
+    """Generation `index` says token 40 so many times, each with a distribution of its own, and ends."""
+    wait_until(lambda: len(engine.generations) > index)
+    generation = engine.generations[index]
+    for seed in range(n_tokens):
+        generation.send(Token(40, -1.5, 3, distribution=distribution_of(engine, seed)))
+    generation.give(engine.eos_tokens[0])
+
+
+def test_all_candidates_arrive_whole_and_streamed(reporting: RunningGrpc) -> None:
+    """GRPC-3: with everything else that a message holds, and a token a message when they are streamed."""
+    engine = reporting.engine
+    expected = [by_objects(distribution_of(engine, seed), 40) for seed in range(3)]
+    for index, ask in enumerate((lambda c: [c.generate(response=ALL)], lambda c: c.stream(response=ALL))):
+        thread = threading.Thread(target=speak, args=(engine, index, 3))
+        thread.start()
+        responses = ask(reporting.client())
+        thread.join()
+        assert responses[0].prompt_info.num_prompt_tokens > 0
+        outputs = [response.outputs for response in responses if response.HasField("outputs")]
+        assert [info for output in outputs for info in output.candidate_tokens] == [*expected, Info()]
+        assert all(output.num_tokens <= 1 for output in outputs) or index == 0
+        assert outputs[-1].finish_info.num_output_tokens == 4
+
+
+def test_more_candidates_than_the_limit_are_refused_with_what_would_fit(
+    scripted: ScriptedEngine, start: Callable[..., RunningGrpc]
+) -> None:
+    """GRPC-2."""
+    scripted.reports_distributions, scripted.vocabulary = True, 1 << 18
+    n_most = MAX_REPORTED >> 18
+    code, details = start(scripted).client().refused(response=ALL, stopping={"max_new_tokens": n_most + 1})
+    assert code is grpc.StatusCode.INVALID_ARGUMENT
+    assert f"max_new_tokens to {n_most} at most" in details
+    assert not scripted.generations
+
+
+def test_calls_that_report_all_take_turns_and_one_that_is_cancelled_gives_its_turn_back(reporting: RunningGrpc) -> None:
+    """What waits to be read is bounded, and others are served meanwhile."""
+    engine, client = reporting.engine, reporting.client()
+    calls: list[Any] = [client.open(request_of(response=ALL)) for _ in range(N_MOST_CALLS + 1)]
+    wait_until(lambda: len(engine.generations) == N_MOST_CALLS and engine.n_admitted == N_MOST_CALLS + 1)
+    plain = client.open(request_of())
+    wait_until(lambda: len(engine.generations) == N_MOST_CALLS + 1)
+    assert not engine.generations[-1].request.sampling.needs_distribution
+    calls[0].cancel()
+    wait_until(lambda: len(engine.generations) == N_MOST_CALLS + 2)
+    for call in (*calls, plain):
+        call.cancel()
+    wait_until(lambda: engine.n_admitted == 0)
