@@ -116,7 +116,13 @@ static_assert(sizeof(HeliosCompletionHeader) == 32 && sizeof(HeliosCompletionLan
 // (A pair of inputs of 16 rows is a row of an AMX tile; 8 inputs of a row are what a thread of mma.sync holds.)
 //
 // KV cache, one plane for all layers: page p of a layer starts at plane + p*page_stride (the layer is in the relocation's
-// offset); inside, for each KV head: K fp16 [HD][16 positions], V fp16 [16 positions][HD].
+// offset); inside, for each KV head, by the format in the kernel's name (none: f16):
+//   f16   64*HD bytes: K fp16 [HD][16 positions], then V fp16 [16 positions][HD].
+//   bf16  64*HD bytes: K, then V, each bf16 [HD/8][16 positions][8 dimensions]: 8 x 16 bytes are a matrix of ldmatrix.
+//   q8    32*HD + 128 bytes: K int8 [HD/4][16 positions][4 dimensions], V int8 [4][HD][4 positions], then f32 scales [2][16] of the
+//         keys and of the values of each position. x = scale*q, scale = m/127, q = x * (127/m) to nearest even, m the largest |x|;
+//         q are 0 when m <= 1e-30; the scale is NaN and q are 0 when some x is not finite.
+// page_stride is even for f16, a multiple of 16 for the others.
 // page_table int32[S][pages_per_slot]: page ids of a slot's positions, 16 to a page.
 // rope table f32 [n_positions][n_rot/2][2] = {cos, sin}.
 
@@ -172,6 +178,7 @@ static_assert(sizeof(HeliosCompletionHeader) == 32 && sizeof(HeliosCompletionLan
 #define HELIOS_silu_gate_1(F) F(R, n_rows) F(R, gate) F(R, up) F(W, y) F(I, rows_capacity) F(I, width)
 
 // Rotate q and k of qkv f32[R][(NQ+2*NKV)*HD] in place, multiply q by q_scale, write k and v to the row's page.
+// (.bf16.1 and .q8.1 here and below: the same over pages of that format.)
 // rope_kv.interleaved.1 pairs (2i, 2i+1); rope_kv.half.1 pairs (i, i + n_rot/2). Dimensions past n_rot are not rotated.
 #define HELIOS_rope_kv_1(F) \
   F(R, counts) F(R, row_position) F(R, row_slot) F(R, page_table) F(R, rope) F(X, qkv) F(X, kv) \
@@ -287,7 +294,11 @@ typedef struct { int32_t token; float logprob; int32_t rank, n_candidates; int32
   X(linear_silu_gate_f16_g16, "linear_silu_gate.f16.g16k8.1", HELIOS_linear_silu_gate_1) \
   X(add_bias, "add_bias.1", HELIOS_add_bias_1) X(silu_gate, "silu_gate.1", HELIOS_silu_gate_1) \
   X(rope_kv_interleaved, "rope_kv.interleaved.1", HELIOS_rope_kv_1) X(rope_kv_half, "rope_kv.half.1", HELIOS_rope_kv_1) \
+  X(rope_kv_interleaved_bf16, "rope_kv.interleaved.bf16.1", HELIOS_rope_kv_1) X(rope_kv_half_bf16, "rope_kv.half.bf16.1", HELIOS_rope_kv_1) \
+  X(rope_kv_interleaved_q8, "rope_kv.interleaved.q8.1", HELIOS_rope_kv_1) X(rope_kv_half_q8, "rope_kv.half.q8.1", HELIOS_rope_kv_1) \
   X(attention, "attention.1", HELIOS_attention_1) X(attention_split, "attention_split.1", HELIOS_attention_split_1) \
+  X(attention_bf16, "attention.bf16.1", HELIOS_attention_1) X(attention_split_bf16, "attention_split.bf16.1", HELIOS_attention_split_1) \
+  X(attention_q8, "attention.q8.1", HELIOS_attention_1) X(attention_split_q8, "attention_split.q8.1", HELIOS_attention_split_1) \
   X(attention_merge, "attention_merge.1", HELIOS_attention_merge_1) \
   X(slot_init, "slot_init.1", HELIOS_slot_init_1) X(sample, "sample.1", HELIOS_sample_1) X(commit, "commit.1", HELIOS_commit_1) \
   X(score, "score.1", HELIOS_score_1) X(distribution, "distribution.1", HELIOS_distribution_1) \

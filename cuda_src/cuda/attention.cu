@@ -1,5 +1,4 @@
-// Causal attention of each row over the pages of its slot, grouped heads, fp16 keys and values. A block has one head of
-// one row.
+// Causal attention of each row over the pages of its slot, grouped heads. A block has one head of one row.
 //
 //   out[h] = sum_i softmax_i(q[h] . k_i) v_i over positions i <= row_position (q is already scaled)
 // Positions go in segments of 256. A segment gives {max, sum of e^(s - max), sum of e^(s - max) v}; segments are merged
@@ -8,7 +7,7 @@
 // Both forms use the same segment and the same merge. Within a segment a thread has kThreads-th positions for the
 // scores, and then kThreads-th dimensions for the values, positions ascending: nothing of the batch or the chunk is in
 // the order. A segment with a page id out of range counts as empty; a row with no positions at all gets zeros.
-#include "kv_pages.h"
+#include "kv_formats.h"
 
 namespace helios::cuda {
 
@@ -42,7 +41,7 @@ struct Part {
 };
 
 // e^(score - max) of the segment's positions, in `weights`; false when a page id is out of range.
-template <class Args>
+template <class Format, class Args>
 __device__ bool segment_weights(const Args& a, const Query& q, int32_t segment, int32_t n, float* weights,
                                 float* partial, Part& part) {
   float scores[kSegment / kThreads], top = kNoScore;
@@ -53,11 +52,12 @@ __device__ bool segment_weights(const Args& a, const Query& q, int32_t segment, 
     const char* page = page_at(a, q.slot, segment * kSegmentPages + p / kPageTokens);
     has_pages = has_pages && page;
     if (!page) continue;
-    const __half* keys = keys_in_page(page, q.kv_head, a.head_dim) + p % kPageTokens;
+    const char* head = head_in_page<Format>(page, q.kv_head, a.head_dim);
     float score = 0;
-    for (int32_t d = 0; d < a.head_dim; d++) score = fmaf(__half2float(keys[d * kPageTokens]), q.query[d], score);
-    scores[i] = score;
-    top = Largest{}(top, score);
+    for (int32_t d = 0; d < a.head_dim; d++)
+      score = fmaf(Format::key(head, a.head_dim, d, p % kPageTokens), q.query[d], score);
+    scores[i] = score * Format::key_scale(head, a.head_dim, p % kPageTokens);
+    top = Largest{}(top, scores[i]);
   }
   if (!__syncthreads_and(has_pages)) return false;
   part.max = combine_block(top, partial, Largest{});
@@ -72,21 +72,21 @@ __device__ bool segment_weights(const Args& a, const Query& q, int32_t segment, 
   part.sum = combine_block(sum, partial, Sum{});  // its barriers also show the weights to all
   return true;
 }
-template <class Args>
+template <class Format, class Args>
 __device__ Part attend_segment(const Args& a, const Query& q, int32_t segment) {
   HELIOS_SHARED(float, weights, kSegment);
   HELIOS_SHARED(float, partial, kWarps);
   Part part;
   const int32_t n = n_visible(q.position, segment);
-  if (!segment_weights(a, q, segment, n, weights, partial, part)) return Part{};
+  if (!segment_weights<Format>(a, q, segment, n, weights, partial, part)) return Part{};
   for (int i = 0; i < kDims; i++) {
     const int32_t d = int32_t(threadIdx.x) + i * kThreads;
     if (d >= a.head_dim) continue;
     for (int32_t p = 0; p < n; p++) {
-      const __half* keys =
-          keys_in_page(page_at(a, q.slot, segment * kSegmentPages + p / kPageTokens), q.kv_head, a.head_dim);
-      part.values[i] = fmaf(__half2float(keys[a.head_dim * kPageTokens + p % kPageTokens * a.head_dim + d]), weights[p],
-                            part.values[i]);
+      const char* page = page_at(a, q.slot, segment * kSegmentPages + p / kPageTokens);
+      const char* head = head_in_page<Format>(page, q.kv_head, a.head_dim);
+      const float weight = weights[p] * Format::value_scale(head, a.head_dim, p % kPageTokens);
+      part.values[i] = fmaf(Format::value(head, a.head_dim, d, p % kPageTokens), weight, part.values[i]);
     }
   }
   return part;
@@ -108,14 +108,15 @@ __device__ __forceinline__ void finish(const Part& merged, float* out, int32_t h
   }
 }
 
-__device__ void attention(const HeliosArgs_attention& a) {
+template <class Format, class Args>
+__device__ void attention(const Args& a) {
   const int64_t n_items = int64_t(live_count(a.counts, HELIOS_COUNT_ROWS, a.rows_capacity)) * a.n_heads;
   for (int64_t item = blockIdx.x; item < n_items; item += gridDim.x) {
     const int32_t row = int32_t(item / a.n_heads), head = int32_t(item % a.n_heads);
     const Query q = query_of(a, row, head);
     if (!in_range(q.position, int64_t(a.pages_per_slot) * kPageTokens) || !in_range(q.slot, a.n_slots)) continue;
     Part merged;
-    for (int32_t s = 0; s < n_segments(q.position); s++) merge(merged, attend_segment(a, q, s));
+    for (int32_t s = 0; s < n_segments(q.position); s++) merge(merged, attend_segment<Format>(a, q, s));
     finish(merged, as<float>(a.out) + (int64_t(row) * a.n_heads + head) * a.head_dim, a.head_dim);
   }
 }
@@ -125,7 +126,8 @@ template <class Args>
 __device__ __forceinline__ int64_t partial_at(const Args& a, int64_t row, int32_t head, int32_t segment) {
   return ((row * a.n_heads + head) * a.max_segments + segment) * (a.head_dim + 2);
 }
-__device__ void attention_split(const HeliosArgs_attention_split& a) {
+template <class Format, class Args>
+__device__ void attention_split(const Args& a) {
   const int64_t n_rows = live_count(a.counts, HELIOS_COUNT_ROWS, a.rows_capacity),
                 n_items = n_rows * a.n_heads * a.max_segments;
   for (int64_t item = blockIdx.x; item < n_items; item += gridDim.x) {
@@ -133,7 +135,7 @@ __device__ void attention_split(const HeliosArgs_attention_split& a) {
                   row = int32_t(item / a.max_segments / a.n_heads);
     const Query q = query_of(a, row, head);
     if (q.position < 0 || segment >= n_segments(q.position)) continue;
-    const Part part = attend_segment(a, q, segment);
+    const Part part = attend_segment<Format>(a, q, segment);
     float* out = as<float>(a.partials) + partial_at(a, row, head, segment);
     if (threadIdx.x == 0) out[0] = part.max, out[1] = part.sum;
     for (int i = 0; i < kDims; i++) {
@@ -165,8 +167,14 @@ __device__ void attention_merge(const HeliosArgs_attention_merge& a) {
 
 }  // namespace helios::cuda
 
-HELIOS_CUDA_KERNEL(attention, helios::cuda::kThreads, int64_t(a.rows_capacity) * a.n_heads, helios::cuda::attention(a))
-HELIOS_CUDA_KERNEL(attention_split, helios::cuda::kThreads, int64_t(a.rows_capacity) * a.n_heads * a.max_segments,
-                   helios::cuda::attention_split(a))
+#define HELIOS_ATTENTION(suffix, Format)                                                                  \
+  HELIOS_CUDA_KERNEL(attention##suffix, helios::cuda::kThreads, int64_t(a.rows_capacity) * a.n_heads,      \
+                     helios::cuda::attention<helios::cuda::Format>(a))                                     \
+  HELIOS_CUDA_KERNEL(attention_split##suffix, helios::cuda::kThreads,                                      \
+                     int64_t(a.rows_capacity) * a.n_heads * a.max_segments,                                \
+                     helios::cuda::attention_split<helios::cuda::Format>(a))
+HELIOS_ATTENTION(, KvF16)
+HELIOS_ATTENTION(_bf16, KvBf16)
+HELIOS_ATTENTION(_q8, KvQ8)
 HELIOS_CUDA_KERNEL(attention_merge, helios::cuda::kThreads, int64_t(a.rows_capacity) * a.n_heads,
                    helios::cuda::attention_merge(a))

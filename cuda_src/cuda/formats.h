@@ -12,6 +12,11 @@ constexpr int kBlock = 32, kHalfBlock = kBlock / 2, kScales = 4;
 __device__ __forceinline__ float to_float(float v) { return v; }
 __device__ __forceinline__ float to_float(__half v) { return __half2float(v); }
 __device__ __forceinline__ float to_float(__nv_bfloat16 v) { return __bfloat162float(v); }
+__device__ __forceinline__ uint16_t round_to_bf16(float v) {
+  const uint32_t bits = __float_as_uint(v);
+  const bool is_nan = (bits & 0x7fffffffu) > 0x7f800000u;
+  return uint16_t((is_nan ? bits | 0x400000u : bits + 0x7fffu + (bits >> 16 & 1u)) >> 16);
+}
 
 template <class T>
 struct FloatFormat {

@@ -1,5 +1,5 @@
 // Where a position's keys and values are: the page table walked with every index checked.
-// Inside a page, for each KV head: K fp16 [head_dim][16 positions], V fp16 [16 positions][head_dim] (kernels.h).
+// What stands there is the format's (kv_formats.h); here a page is bytes.
 #pragma once
 #include "kernel.h"
 
@@ -14,10 +14,6 @@ __device__ __forceinline__ const char* page_at(const Args& a, int32_t slot, int3
   const int32_t page = as<int32_t>(a.page_table)[int64_t(slot) * a.pages_per_slot + index];
   if (!in_range(page, a.n_pages)) return nullptr;
   return static_cast<const char*>(a.kv) + page * a.page_stride;
-}
-// The keys of one KV head in a page; its values follow after head_dim * 16 elements.
-__device__ __forceinline__ const __half* keys_in_page(const char* page, int32_t kv_head, int32_t head_dim) {
-  return reinterpret_cast<const __half*>(page) + int64_t(kv_head) * head_dim * (2 * kPageTokens);
 }
 
 }  // namespace helios::cuda

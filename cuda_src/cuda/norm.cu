@@ -43,11 +43,6 @@ __device__ void store_q8_block(void* base, int32_t rows_capacity, int32_t n_rows
   scales[3] = 0;
 }
 
-__device__ __forceinline__ uint16_t round_to_bf16(float v) {
-  const uint32_t bits = __float_as_uint(v);
-  const bool is_nan = (bits & 0x7fffffffu) > 0x7f800000u;
-  return uint16_t((is_nan ? bits | 0x400000u : bits + 0x7fffu + (bits >> 16 & 1u)) >> 16);
-}
 // Rounds block `b` of row `row` from the 32 floats at x; its sum adds the rounded numbers in ascending order.
 __device__ void store_bf16_block(void* base, int32_t rows_capacity, int32_t row, int32_t b, const float* x,
                                  int32_t width) {

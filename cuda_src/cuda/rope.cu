@@ -2,7 +2,7 @@
 //
 //   (a, b) -> (a*cos - b*sin, a*sin + b*cos) for pairs (2i, 2i+1) or (i, i + n_rot/2), i < n_rot/2;  then q *= q_scale
 // A row whose position, slot or page id is out of range is left as it is and writes nothing.
-#include "kv_pages.h"
+#include "kv_formats.h"
 
 namespace helios::cuda {
 
@@ -18,20 +18,16 @@ __device__ void rotate_row(const Args& a, float* q, const float* cos_sin) {
     *pb = va * s + vb * c;
   }
 }
-// Keys and values of one row, into its page.
-template <class Args>
+// Keys and values of one row, into its page; a warp a head.
+template <class Format, class Args>
 __device__ void write_row(const Args& a, const char* page, int32_t offset, const float* k) {
-  const int32_t n = a.n_kv_heads * a.head_dim;
-  const float* v = k + n;
-  for (int32_t i = int32_t(threadIdx.x); i < n; i += kThreads) {
-    const int32_t head = i / a.head_dim, d = i % a.head_dim;
-    __half* keys = const_cast<__half*>(keys_in_page(page, head, a.head_dim));
-    keys[d * kPageTokens + offset] = __float2half_rn(k[i]);
-    keys[a.head_dim * kPageTokens + offset * a.head_dim + d] = __float2half_rn(v[i]);
-  }
+  const float* v = k + a.n_kv_heads * a.head_dim;
+  for (int32_t head = int32_t(threadIdx.x) / kWarpLanes; head < a.n_kv_heads; head += kWarps)
+    Format::write(const_cast<char*>(head_in_page<Format>(page, head, a.head_dim)), a.head_dim, offset,
+                  k + head * a.head_dim, v + head * a.head_dim);
 }
 
-template <bool kInterleaved, class Args>
+template <bool kInterleaved, class Format, class Args>
 __device__ void rope_kv(const Args& a) {
   const int32_t n_rows = live_count(a.counts, HELIOS_COUNT_ROWS, a.rows_capacity);
   for (int32_t i = int32_t(blockIdx.x); i < n_rows; i += int32_t(gridDim.x)) {
@@ -44,11 +40,17 @@ __device__ void rope_kv(const Args& a) {
     __syncthreads();
     float* k = q + int64_t(a.n_heads) * a.head_dim;
     for (float* x = q + threadIdx.x; x < k; x += kThreads) *x *= a.q_scale;
-    write_row(a, page, position % kPageTokens, k);
+    write_row<Format>(a, page, position % kPageTokens, k);
   }
 }
 
 }  // namespace helios::cuda
 
-HELIOS_CUDA_KERNEL(rope_kv_interleaved, helios::cuda::kThreads, a.rows_capacity, helios::cuda::rope_kv<true>(a))
-HELIOS_CUDA_KERNEL(rope_kv_half, helios::cuda::kThreads, a.rows_capacity, helios::cuda::rope_kv<false>(a))
+#define HELIOS_ROPE_KV(suffix, Format)                                                          \
+  HELIOS_CUDA_KERNEL(rope_kv_interleaved##suffix, helios::cuda::kThreads, a.rows_capacity,      \
+                     helios::cuda::rope_kv<true, helios::cuda::Format>(a))                      \
+  HELIOS_CUDA_KERNEL(rope_kv_half##suffix, helios::cuda::kThreads, a.rows_capacity,             \
+                     helios::cuda::rope_kv<false, helios::cuda::Format>(a))
+HELIOS_ROPE_KV(, KvF16)
+HELIOS_ROPE_KV(_bf16, KvBf16)
+HELIOS_ROPE_KV(_q8, KvQ8)

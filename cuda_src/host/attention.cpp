@@ -1,4 +1,4 @@
-// Causal attention of each row over the pages of its slot, grouped heads, fp16 keys and values.
+// Causal attention of each row over the pages of its slot, grouped heads.
 //
 //   out[h] = sum_i softmax_i(q[h] . k_i) v_i over positions i <= row_position (q is already scaled)
 // Positions go in segments of 256. A segment gives {max, sum of e^(s - max), sum of e^(s - max) v}; segments are merged
@@ -32,13 +32,13 @@ int32_t n_visible(int32_t position, int32_t segment) {
 }
 
 // The first n_positions of a segment; false when a page id is out of range.
-template <class Args>
+template <class Format, class Args>
 bool find_pages(const Args& a, int32_t slot, int32_t segment, int32_t n_positions, int32_t kv_head,
                 SegmentPages& pages) {
   for (int32_t p = 0; p < n_pages_of(n_positions); p++) {
     const char* at = page_at(a, slot, segment * kSegmentPages + p);
     if (!at) return false;
-    pages.page[p] = head_in_page(at, kv_head, a.head_dim);
+    pages.head[p] = at + kv_head * Format::head_nbytes(a.head_dim);
   }
   return true;
 }
@@ -49,7 +49,7 @@ struct Block {
   int64_t row_stride;  // of queries
   int32_t slot, position, n_rows, n_heads, kv_head;
 };
-template <int Q>
+template <class Format, int Q>
 void attend_queries(const Block& b, int32_t segment, const SegmentPages& pages, int32_t head_dim, float* const* part) {
   SegmentQueries<Q> s;
   for (int i = 0; i < Q; i++) {
@@ -59,36 +59,36 @@ void attend_queries(const Block& b, int32_t segment, const SegmentPages& pages, 
     s.n_positions[i] = n_visible(b.position + row, segment);
     s.part[i] = part[i];
   }
-  attend_segment<Q>(s, pages, head_dim);
+  attend_segment<Format, Q>(s, pages, head_dim);
 }
-template <class Args>
+template <class Format, class Args>
 void attend_block(const Args& a, const Block& b, int32_t segment, float* const* part) {
   SegmentPages pages;
   const int32_t n_queries = b.n_rows * b.n_heads, last = b.position + (b.n_rows - 1);
-  if (!find_pages(a, b.slot, segment, n_visible(last, segment), b.kv_head, pages)) {
+  if (!find_pages<Format>(a, b.slot, segment, n_visible(last, segment), b.kv_head, pages)) {
     if (b.n_rows == 1) {
       for (int32_t i = 0; i < n_queries; i++) empty_part(part[i], a.head_dim);
     }
     for (int32_t row = 0; b.n_rows > 1 && row < b.n_rows; row++) {  // the first rows may not need the bad page
       const Block alone{b.query + row * b.row_stride, 0, b.slot, b.position + row, 1, b.n_heads, b.kv_head};
-      attend_block(a, alone, segment, part + row * b.n_heads);
+      attend_block<Format>(a, alone, segment, part + row * b.n_heads);
     }
     return;
   }
   switch (n_queries) {
     case 1:
-      return attend_queries<1>(b, segment, pages, a.head_dim, part);
+      return attend_queries<Format, 1>(b, segment, pages, a.head_dim, part);
     case 2:
-      return attend_queries<2>(b, segment, pages, a.head_dim, part);
+      return attend_queries<Format, 2>(b, segment, pages, a.head_dim, part);
     case 3:
-      return attend_queries<3>(b, segment, pages, a.head_dim, part);
+      return attend_queries<Format, 3>(b, segment, pages, a.head_dim, part);
     case kRowsTogether * 2:
-      return attend_queries<kRowsTogether * 2>(b, segment, pages, a.head_dim, part);
+      return attend_queries<Format, kRowsTogether * 2>(b, segment, pages, a.head_dim, part);
     case kRowsTogether * 3:
-      return attend_queries<kRowsTogether * 3>(b, segment, pages, a.head_dim, part);
+      return attend_queries<Format, kRowsTogether * 3>(b, segment, pages, a.head_dim, part);
 #if defined(HELIOS_AVX512)
     case 4:
-      return attend_queries<4>(b, segment, pages, a.head_dim, part);
+      return attend_queries<Format, 4>(b, segment, pages, a.head_dim, part);
 #endif
   }
 }
@@ -126,10 +126,10 @@ int64_t qkv_stride(const Args& a) {
   return int64_t(a.n_heads + 2 * a.n_kv_heads) * a.head_dim;
 }
 
+template <class Args, class Format>
 struct Attention {
-  using Args = HeliosArgs_attention;
   static bool extents(const Args& a, Extents<Args>& e) {
-    if (!paged_extents(a, e)) return false;
+    if (!paged_extents<Format>(a, e)) return false;
     e.out = Size(a.rows_capacity) * a.n_heads * a.head_dim * 4;
     return true;
   }
@@ -183,7 +183,7 @@ struct Attention {
       merged[i].start(a.head_dim);
     }
     for (int32_t s = 0; s < n_segments(b.position); s++) {
-      attend_block(a, b, s, part);
+      attend_block<Format>(a, b, s, part);
       for (int32_t i = 0; i < n_queries; i++) merged[i].add(part[i], a.head_dim);
     }
     for (int32_t i = 0; i < n_queries; i++) {
@@ -207,10 +207,10 @@ int64_t partial_at(const Args& a, int32_t row, int32_t head, int32_t segment) {
   return ((int64_t(row) * a.n_heads + head) * a.max_segments + segment) * (a.head_dim + 2);
 }
 
+template <class Args, class Format>
 struct AttentionSplit {
-  using Args = HeliosArgs_attention_split;
   static bool extents(const Args& a, Extents<Args>& e) {
-    if (!paged_extents(a, e) || !partials_are_acceptable(a)) return false;
+    if (!paged_extents<Format>(a, e) || !partials_are_acceptable(a)) return false;
     e.partials = partials_nbytes(a);
     return true;
   }
@@ -246,7 +246,7 @@ struct AttentionSplit {
       float* part[kHeadsTogether] = {};
       for (int32_t h = 0; h < n_heads; h++) part[h] = as<float>(a.partials) + partial_at(a, row, head + h, segment);
       const float* query = as<float>(a.qkv) + row * qkv_stride(a) + int64_t(head) * a.head_dim;
-      attend_block(a, Block{query, 0, slot, position, 1, n_heads, kv_head}, segment, part);
+      attend_block<Format>(a, Block{query, 0, slot, position, 1, n_heads, kv_head}, segment, part);
     }
   }
 };
@@ -282,8 +282,12 @@ struct AttentionMerge {
 
 }  // namespace
 
-HELIOS_HOST_KERNEL(attention, Attention)
-HELIOS_HOST_KERNEL(attention_split, AttentionSplit)
+HELIOS_HOST_KERNEL(attention, Attention<HeliosArgs_attention, KvF16>)
+HELIOS_HOST_KERNEL(attention_bf16, Attention<HeliosArgs_attention_bf16, KvBf16>)
+HELIOS_HOST_KERNEL(attention_q8, Attention<HeliosArgs_attention_q8, KvQ8>)
+HELIOS_HOST_KERNEL(attention_split, AttentionSplit<HeliosArgs_attention_split, KvF16>)
+HELIOS_HOST_KERNEL(attention_split_bf16, AttentionSplit<HeliosArgs_attention_split_bf16, KvBf16>)
+HELIOS_HOST_KERNEL(attention_split_q8, AttentionSplit<HeliosArgs_attention_split_q8, KvQ8>)
 HELIOS_HOST_KERNEL(attention_merge, AttentionMerge)
 
 }  // namespace helios

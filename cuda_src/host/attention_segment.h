@@ -2,12 +2,9 @@
 //
 // What a query gets depends on its own head, its own last position and the pages: the queries beside it only share the
 // loads. So a row of a prompt has the same bits alone, as when 4 rows go together.
-//
-// Layout: keys of a page are [head_dim][16 positions], so lanes are positions and scores need no horizontal sum; values
-// are [16 positions][head_dim], so lanes are dimensions.
+// The format of the pages is a parameter (kv_formats.h).
 #pragma once
-#include "kv_pages.h"
-#include "vec.h"
+#include "kv_formats.h"
 
 namespace helios {
 
@@ -18,7 +15,7 @@ constexpr float kLeastScore =
 
 // The pages of one segment for one KV head.
 struct SegmentPages {
-  PageHead page[kSegmentPages];
+  const char* head[kSegmentPages];
 };
 
 // A segment of Q queries. Query i sees positions [0, n_positions[i]) of the segment; the counts ascend. part[i] = {max,
@@ -34,25 +31,30 @@ HELIOS_INLINE int32_t n_pages_of(int32_t n_positions) { return (n_positions + kP
 
 // scores[i][position], padded to whole pages with kNoScore. The next page's keys and this one's values are prefetched:
 // pages are scattered, so the hardware cannot guess.
-template <int Q>
+template <class Format, int Q>
 HELIOS_INLINE void segment_scores(const SegmentQueries<Q>& s, const SegmentPages& pages, int32_t head_dim,
                                   float (*scores)[kSegment]) {
   const int32_t n_pages = n_pages_of(s.n_positions[Q - 1]);
   for (int32_t p = 0; p < n_pages; p++) {
-    const Half* k = (const Half*)pages.page[p].k;
-    const char* next = (const char*)pages.page[p + 1 < n_pages ? p + 1 : p].k;
-    const char* values = (const char*)pages.page[p].v;
+    const char *head = pages.head[p], *next = pages.head[p + 1 < n_pages ? p + 1 : p];
+    const char* values = head + head_dim * (64 / Format::kDims);
     F16 acc[Q];
     HELIOS_UNROLL
     for (int i = 0; i < Q; i++) acc[i] = splat<F16>(0.f);
-    for (int32_t d = 0; d < head_dim; d++) {
-      prefetch((d & 1 ? values : next) + 64 * (d / 2));
-      const F16 keys = load_as_float<F16>(k + d * kPageTokens);
+    for (int32_t d = 0; d < head_dim; d += Format::kDims) {
+      prefetch(next + d * (64 / Format::kDims));
+      prefetch(values + d * (64 / Format::kDims));
+      F16 keys[Format::kDims];
+      Format::load_keys(head, d, keys);
       HELIOS_UNROLL
-      for (int i = 0; i < Q; i++) acc[i] = fma(keys, splat<F16>(s.query[d][i]), acc[i]);
+      for (int j = 0; j < Format::kDims; j++) {
+        HELIOS_UNROLL
+        for (int i = 0; i < Q; i++) acc[i] = fma(keys[j], splat<F16>(s.query[d + j][i]), acc[i]);
+      }
     }
     HELIOS_UNROLL
-    for (int i = 0; i < Q; i++) store(scores[i] + p * kPageTokens, acc[i]);
+    for (int i = 0; i < Q; i++)
+      store(scores[i] + p * kPageTokens, Format::scale_scores(head, head_dim, acc[i]));
   }
   for (int i = 0; i < Q; i++)
     for (int32_t j = s.n_positions[i]; j < n_pages_of(s.n_positions[i]) * kPageTokens; j++) scores[i][j] = kNoScore;
@@ -73,28 +75,31 @@ HELIOS_INLINE void exponentiate(float* scores, int32_t n_padded, float* part) {
   part[1] = sum_lanes(sum);
 }
 
-// Adds the weighted values of positions [from, to) to acc[i - first] of queries first..Q-1, for D vectors of
-// dimensions.
-template <class V, int Q, int D>
+// Adds the weighted values of positions [from, to) to acc of queries first..Q-1, for D vectors of dimensions.
+template <class Format, class V, int Q, int D>
 HELIOS_INLINE void add_values(const SegmentPages& pages, const float (*weights)[kSegment], int32_t head_dim,
                               int32_t dim, int32_t from, int32_t to, int first, V (&acc)[Q][D]) {
-  for (int32_t i = from; i < to; i++) {
-    const Half* v = (const Half*)(pages.page[i / kPageTokens].v + i % kPageTokens * head_dim + dim);
-    V values[D];
+  for (int32_t i = from; i < to; i += Format::kPositions) {
+    const char* head = pages.head[i / kPageTokens];
     HELIOS_UNROLL
-    for (int d = 0; d < D; d++) values[d] = load_as_float<V>(v + Lanes<V>::n * d);
-    HELIOS_UNROLL
-    for (int q = 0; q < Q; q++) {
-      if (q < first) continue;
-      const V weight = splat<V>(weights[q][i]);
+    for (int j = 0; j < Format::kPositions; j++) {
+      V values[D];
       HELIOS_UNROLL
-      for (int d = 0; d < D; d++) acc[q][d] = fma(values[d], weight, acc[q][d]);
+      for (int d = 0; d < D; d++)
+        values[d] = Format::template load_values<V>(head, head_dim, i % kPageTokens, j, dim + Lanes<V>::n * d);
+      HELIOS_UNROLL
+      for (int q = 0; q < Q; q++) {
+        if (q < first) continue;
+        const V weight = splat<V>(weights[q][i + j]);
+        HELIOS_UNROLL
+        for (int d = 0; d < D; d++) acc[q][d] = fma(values[d], weight, acc[q][d]);
+      }
     }
   }
 }
 
 // The weighted sums of the values for D vectors of dimensions from `dim` on.
-template <class V, int Q, int D>
+template <class Format, class V, int Q, int D>
 HELIOS_INLINE void weighted_values(const SegmentQueries<Q>& s, const SegmentPages& pages,
                                    const float (*weights)[kSegment], int32_t head_dim, int32_t dim) {
   V acc[Q][D];
@@ -103,10 +108,14 @@ HELIOS_INLINE void weighted_values(const SegmentQueries<Q>& s, const SegmentPage
     HELIOS_UNROLL
     for (int d = 0; d < D; d++) acc[q][d] = splat<V>(0.f);
   }
-  add_values<V, Q, D>(pages, weights, head_dim, dim, 0, s.n_positions[0], 0, acc);
-  for (int q = 1; q < Q; q++)  // positions that only the later queries see
-    if (s.n_positions[q] > s.n_positions[q - 1])
-      add_values<V, Q, D>(pages, weights, head_dim, dim, s.n_positions[q - 1], s.n_positions[q], q, acc);
+  if (Format::kPositions > 1) {  // positions that a query does not see have weight 0
+    add_values<Format, V, Q, D>(pages, weights, head_dim, dim, 0, s.n_positions[Q - 1], 0, acc);
+  } else {
+    add_values<Format, V, Q, D>(pages, weights, head_dim, dim, 0, s.n_positions[0], 0, acc);
+    for (int q = 1; q < Q; q++)  // positions that only the later queries see
+      if (s.n_positions[q] > s.n_positions[q - 1])
+        add_values<Format, V, Q, D>(pages, weights, head_dim, dim, s.n_positions[q - 1], s.n_positions[q], q, acc);
+  }
   HELIOS_UNROLL
   for (int q = 0; q < Q; q++) {
     HELIOS_UNROLL
@@ -114,16 +123,20 @@ HELIOS_INLINE void weighted_values(const SegmentQueries<Q>& s, const SegmentPage
   }
 }
 
-template <int Q>
+template <class Format, int Q>
 __attribute__((noinline)) void attend_segment(const SegmentQueries<Q>& s, const SegmentPages& pages, int32_t head_dim) {
   alignas(64) float scores[Q][kSegment];
-  segment_scores<Q>(s, pages, head_dim, scores);
-  for (int i = 0; i < Q; i++) exponentiate(scores[i], n_pages_of(s.n_positions[i]) * kPageTokens, s.part[i]);
+  segment_scores<Format, Q>(s, pages, head_dim, scores);
+  for (int i = 0; i < Q; i++) {
+    exponentiate(scores[i], n_pages_of(s.n_positions[i]) * kPageTokens, s.part[i]);
+    for (int32_t p = 0; p < n_pages_of(s.n_positions[Q - 1]); p++)
+      Format::scale_weights(pages.head[p], head_dim, s.n_positions[i] - p * kPageTokens, scores[i] + p * kPageTokens);
+  }
   constexpr int kWide = Lanes<Wide>::n, kAtOnce = Q <= 3 ? 4 : 2;  // at most 12 sums in registers (24 with AVX-512)
   int32_t dim = 0;
   for (; dim + kWide * kAtOnce <= head_dim; dim += kWide * kAtOnce)
-    weighted_values<Wide, Q, kAtOnce>(s, pages, scores, head_dim, dim);
-  for (; dim + 8 <= head_dim; dim += 8) weighted_values<F8, Q, 1>(s, pages, scores, head_dim, dim);
+    weighted_values<Format, Wide, Q, kAtOnce>(s, pages, scores, head_dim, dim);
+  for (; dim + 8 <= head_dim; dim += 8) weighted_values<Format, F8, Q, 1>(s, pages, scores, head_dim, dim);
 }
 
 // An empty segment: it adds nothing when it is merged.

@@ -3,16 +3,15 @@
 //   (a, b) -> (a*cos - b*sin, a*sin + b*cos) for pairs (2i, 2i+1) or (i, i + n_rot/2), i < n_rot/2;  then q *= q_scale
 // Bound: the qkv row once in and out of cache; 960 elements take about 0.5 us. Rows of one page touch different bytes
 // of it. A row whose position, slot or page id is out of range is left as it is and writes nothing.
-#include "kv_pages.h"
-#include "vec.h"
+#include "kv_formats.h"
 
 namespace helios {
 namespace {
 
-template <class Args, bool kInterleaved>
+template <class Args, bool kInterleaved, class Format>
 struct RopeKv {
   static bool extents(const Args& a, Extents<Args>& e) {
-    if (!paged_extents(a, e) || a.n_positions <= 0 || a.n_rot < 0 || a.n_rot % 2 || a.n_rot > a.head_dim) return false;
+    if (!paged_extents<Format>(a, e) || a.n_positions <= 0 || a.n_rot < 0 || a.n_rot % 2 || a.n_rot > a.head_dim) return false;
     e.rope = Size(a.n_positions) * a.n_rot * 4;
     return true;
   }
@@ -30,16 +29,12 @@ struct RopeKv {
       *pb = a * s + b * c;
     }
   }
-  static void write_head(PageHead page, int32_t offset, int32_t head_dim, const float* k, const float* v) {
-    for (int32_t d = 0; d < head_dim; d++) page.k[d * kPageTokens + offset] = float_to_half(k[d]);
-    for (int32_t d = 0; d < head_dim; d++) page.v[offset * head_dim + d] = float_to_half(v[d]);
-  }
   static void run(const Args& a, int32_t task, int32_t n_tasks) {
     const Span rows = part_of(live_count(a.counts, HELIOS_COUNT_ROWS, a.rows_capacity), task, n_tasks);
     for (int32_t i = rows.begin; i < rows.end; i++) {
       const int32_t position = as<int32_t>(a.row_position)[i];
       if (!in_range(position, a.n_positions)) continue;
-      const char* page = page_at(a, as<int32_t>(a.row_slot)[i], position / kPageTokens);
+      char* page = const_cast<char*>(page_at(a, as<int32_t>(a.row_slot)[i], position / kPageTokens));
       if (!page) continue;
       const float* cos_sin = as<float>(a.rope) + int64_t(position) * a.n_rot;
       float* q = as<float>(a.qkv) + int64_t(i) * row_width(a);
@@ -47,15 +42,19 @@ struct RopeKv {
       float *k = q + int64_t(a.n_heads) * a.head_dim, *v = k + int64_t(a.n_kv_heads) * a.head_dim;
       for (float* p = q; p < k; p++) *p *= a.q_scale;
       for (int32_t h = 0; h < a.n_kv_heads; h++)
-        write_head(head_in_page(page, h, a.head_dim), position % kPageTokens, a.head_dim, k + h * a.head_dim,
-                   v + h * a.head_dim);
+        Format::write(page + h * Format::head_nbytes(a.head_dim), a.head_dim, position % kPageTokens, k + h * a.head_dim,
+                      v + h * a.head_dim);
     }
   }
 };
 
 }  // namespace
 
-HELIOS_HOST_KERNEL(rope_kv_interleaved, RopeKv<HeliosArgs_rope_kv_interleaved, true>)
-HELIOS_HOST_KERNEL(rope_kv_half, RopeKv<HeliosArgs_rope_kv_half, false>)
+HELIOS_HOST_KERNEL(rope_kv_interleaved, RopeKv<HeliosArgs_rope_kv_interleaved, true, KvF16>)
+HELIOS_HOST_KERNEL(rope_kv_half, RopeKv<HeliosArgs_rope_kv_half, false, KvF16>)
+HELIOS_HOST_KERNEL(rope_kv_interleaved_bf16, RopeKv<HeliosArgs_rope_kv_interleaved_bf16, true, KvBf16>)
+HELIOS_HOST_KERNEL(rope_kv_half_bf16, RopeKv<HeliosArgs_rope_kv_half_bf16, false, KvBf16>)
+HELIOS_HOST_KERNEL(rope_kv_interleaved_q8, RopeKv<HeliosArgs_rope_kv_interleaved_q8, true, KvQ8>)
+HELIOS_HOST_KERNEL(rope_kv_half_q8, RopeKv<HeliosArgs_rope_kv_half_q8, false, KvQ8>)
 
 }  // namespace helios

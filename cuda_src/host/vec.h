@@ -69,6 +69,14 @@ template <class H>
 HELIOS_INLINE Pair<H> operator&(Pair<H> a, Pair<H> b) {
   return {a.lo & b.lo, a.hi & b.hi};
 }
+template <class H>
+HELIOS_INLINE Pair<H> operator<<(Pair<H> a, int n) {
+  return {a.lo << n, a.hi << n};
+}
+template <class H>
+HELIOS_INLINE Pair<H> operator>>(Pair<H> a, int n) {
+  return {a.lo >> n, a.hi >> n};
+}
 
 #if defined(HELIOS_AVX2)
 typedef float F8 __attribute__((vector_size(32)));

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from tests.kernels.harness import REFUSED, Library, counts, int32, on_every_target
-from tests.kernels.paged import Cache
+from tests.kernels.paged import FORMATS, Cache
 
 SHAPES = [(9, 3, 64), (4, 4, 32), (8, 1, 8), (14, 2, 40), (2, 1, 256)]  # query heads, KV heads, head dimension
 
@@ -38,7 +38,7 @@ def run_whole(
     library: Library, cache: Cache, q: np.ndarray, positions: np.ndarray, slots: np.ndarray, n_rows: int, **how: Any
 ) -> np.ndarray:
     out = np.full(q.shape, 7, np.float32)
-    library["attention.1"].launch(
+    library[cache.kernel("attention")].launch(
         counts=counts(n_rows),
         row_position=positions,
         row_slot=slots,
@@ -58,7 +58,7 @@ def run_split(
     out = np.full(q.shape, 7, np.float32)
     max_segments = -(-cache.pages_per_slot * 16 // 256)
     partials = np.full((len(q), q.shape[1], max_segments, q.shape[2] + 2), np.nan, np.float32)
-    library["attention_split.1"].launch(
+    library[cache.kernel("attention_split")].launch(
         counts=counts(n_rows),
         row_position=positions,
         row_slot=slots,
@@ -85,18 +85,24 @@ def run_split(
 
 
 def random_case(
-    n_heads: int, n_kv_heads: int, head_dim: int, positions: list[int]
+    n_heads: int, n_kv_heads: int, head_dim: int, positions: list[int], kv: str = "f16"
 ) -> tuple[Cache, np.ndarray, np.ndarray, np.ndarray]:
     rng = np.random.default_rng(1)
-    cache = Cache(n_slots=2, pages_per_slot=max(positions) // 16 + 1, n_kv_heads=n_kv_heads, head_dim=head_dim, rng=rng)
+    cache = Cache(2, max(positions) // 16 + 1, n_kv_heads, head_dim, rng, kv)
     q = rng.standard_normal((len(positions), n_heads, head_dim)).astype(np.float32) / np.float32(head_dim**0.5) * 2
     return cache, q, np.array(positions, np.int32), rng.integers(0, 2, len(positions)).astype(np.int32)
 
 
+in_every_format = pytest.mark.parametrize("kv", FORMATS)
+
+
 @on_every_target
+@in_every_format
 @pytest.mark.parametrize("shape", SHAPES)
-def test_both_ways_agree_with_float64_and_with_each_other(library: Library, shape: tuple[int, int, int]) -> None:
-    cache, q, positions, slots = random_case(*shape, [0, 1, 15, 16, 100, 255, 256, 300, 511, 512, 777])
+def test_both_ways_agree_with_float64_and_with_each_other(
+    library: Library, shape: tuple[int, int, int], kv: str
+) -> None:
+    cache, q, positions, slots = random_case(*shape, [0, 1, 15, 16, 100, 255, 256, 300, 511, 512, 777], kv)
     whole = run_whole(library, cache, q, positions, slots, len(q))
     np.testing.assert_allclose(whole, expected_attention(cache, q, positions, slots), atol=3e-6)
     split = run_split(library, cache, q, positions, slots, len(q))
@@ -104,9 +110,11 @@ def test_both_ways_agree_with_float64_and_with_each_other(library: Library, shap
 
 
 @on_every_target
+@in_every_format
 @pytest.mark.parametrize("run", [run_whole, run_split])
-def test_a_row_has_the_same_bits_in_every_batch_and_order(library: Library, run: Any) -> None:
-    cache, q, positions, slots = random_case(6, 2, 64, [int(p) for p in np.random.default_rng(2).integers(0, 600, 40)])
+def test_a_row_has_the_same_bits_in_every_batch_and_order(library: Library, run: Any, kv: str) -> None:
+    some_positions = [int(p) for p in np.random.default_rng(2).integers(0, 600, 40)]
+    cache, q, positions, slots = random_case(6, 2, 64, some_positions, kv)
     together = run(library, cache, q, positions, slots, 40)
     for how in ({"order": "shuffled"}, {"order": "threads", "n_threads": 3}, {"n_threads": 64}):
         np.testing.assert_array_equal(run(library, cache, q, positions, slots, 40, **how), together)
@@ -120,9 +128,10 @@ def test_a_row_has_the_same_bits_in_every_batch_and_order(library: Library, run:
 
 
 @on_every_target
-def test_rows_of_one_prompt_have_the_bits_of_single_steps(library: Library) -> None:
+@in_every_format
+def test_rows_of_one_prompt_have_the_bits_of_single_steps(library: Library, kv: str) -> None:
     n = 290
-    cache, q, positions, _ = random_case(6, 2, 32, list(range(n)))
+    cache, q, positions, _ = random_case(6, 2, 32, list(range(n)), kv)
     slots = np.zeros(n, np.int32)
     together = run_whole(library, cache, q, positions, slots, n)
     for i in (0, 1, 2, 3, 16, 17, 254, 255, 256, 257, 289):
@@ -136,9 +145,10 @@ def test_rows_of_one_prompt_have_the_bits_of_single_steps(library: Library) -> N
 
 
 @on_every_target
-def test_a_bad_page_hides_only_the_segments_that_need_it(library: Library) -> None:
+@in_every_format
+def test_a_bad_page_hides_only_the_segments_that_need_it(library: Library, kv: str) -> None:
     n = 40
-    cache, q, positions, _ = random_case(6, 2, 32, list(range(n)))
+    cache, q, positions, _ = random_case(6, 2, 32, list(range(n)), kv)
     slots = np.zeros(n, np.int32)
     cache.page_table[0, 2] = cache.n_pages  # positions 32..47: rows 0..31 do not see them
     together = run_whole(library, cache, q, positions, slots, n)
@@ -213,7 +223,8 @@ def test_senseless_scalars_are_refused(library: Library, wrong: dict[str, int]) 
         "head_dim": 32,
         "max_segments": 2,
     }
-    for name in ("attention.1", "attention_split.1", "attention_merge.1"):
+    formats = ("1", "bf16.1", "q8.1")
+    for name in ("attention_merge.1", *(f"{way}.{kv}" for way in ("attention", "attention_split") for kv in formats)):
         names = {field for field, _, kind in library[name].fields if kind > 2}
         if wrong.keys() <= names:
             assert REFUSED not in library[name].extents(**{key: good[key] for key in names}).values()

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from tests.kernels.harness import REFUSED, Library, counts, int32, on_every_target
-from tests.kernels.paged import Cache
+from tests.kernels.paged import FORMATS, Cache
 
 N_POSITIONS = 64
 
@@ -63,19 +63,26 @@ def run_rope(
 @pytest.mark.parametrize(
     ("n_heads", "n_kv_heads", "head_dim", "n_rot"), [(9, 3, 64, 64), (4, 4, 32, 16), (6, 1, 8, 0), (2, 1, 256, 128)]
 )
-@pytest.mark.parametrize("order", ["serial", "shuffled"])
+@pytest.mark.parametrize(("order", "kv"), [("serial", "f16"), *(("shuffled", kv) for kv in FORMATS)])
 def test_rows_are_rotated_and_cached(
-    library: Library, is_interleaved: bool, n_heads: int, n_kv_heads: int, head_dim: int, n_rot: int, order: str
+    library: Library,
+    is_interleaved: bool,
+    n_heads: int,
+    n_kv_heads: int,
+    head_dim: int,
+    n_rot: int,
+    order: str,
+    kv: str,
 ) -> None:
     rng = np.random.default_rng(1)
-    cache = Cache(n_slots=3, pages_per_slot=4, n_kv_heads=n_kv_heads, head_dim=head_dim, rng=rng)
+    cache = Cache(n_slots=3, pages_per_slot=4, n_kv_heads=n_kv_heads, head_dim=head_dim, rng=rng, kv=kv)
     before = cache.plane.copy()
     n_rows, capacity = 9, 12
     positions = rng.permutation(N_POSITIONS)[:capacity].astype(np.int32)
     slots = rng.integers(0, 3, capacity).astype(np.int32)
     x = rng.standard_normal((capacity, n_heads + 2 * n_kv_heads, head_dim)).astype(np.float32)
     qkv = x.copy()
-    name = "rope_kv.interleaved.1" if is_interleaved else "rope_kv.half.1"
+    name = cache.kernel("rope_kv.interleaved" if is_interleaved else "rope_kv.half")
     run_rope(library, name, cache, qkv, positions, slots, n_rows, n_heads, n_rot, order=order)
     expected = x.astype(np.float64)
     for i in range(n_rows):
@@ -83,11 +90,11 @@ def test_rows_are_rotated_and_cached(
     expected[:n_rows, :n_heads] *= 0.25
     np.testing.assert_allclose(qkv, expected, atol=1e-6)
     np.testing.assert_array_equal(qkv[n_rows:], x[n_rows:])
-    written = Cache(n_slots=3, pages_per_slot=4, n_kv_heads=n_kv_heads, head_dim=head_dim, rng=rng)
+    written = Cache(n_slots=3, pages_per_slot=4, n_kv_heads=n_kv_heads, head_dim=head_dim, rng=rng, kv=kv)
     written.plane[:], written.page_table = before, cache.page_table
     for i in range(n_rows):
         k, v = qkv[i, n_heads : n_heads + n_kv_heads], x[i, n_heads + n_kv_heads :]
-        written.write(slots[i], positions[i], k.astype(np.float16), v.astype(np.float16))
+        written.write(slots[i], positions[i], k, v)
     np.testing.assert_array_equal(cache.plane, written.plane)
 
 
@@ -117,6 +124,19 @@ def test_overflowing_halves_become_infinite_and_small_ones_subnormal(library: Li
     k, v = cache.read(0, 0)
     np.testing.assert_array_equal(v[0], expected)
     np.testing.assert_array_equal(k[0], expected)
+
+
+@on_every_target
+def test_a_position_that_is_not_finite_or_nearly_nothing_keeps_to_itself_in_q8(library: Library) -> None:
+    cache = Cache(n_slots=1, pages_per_slot=1, n_kv_heads=1, head_dim=8, rng=np.random.default_rng(4), kv="q8")
+    rows = np.ones((5, 8), np.float32)
+    rows[0, 3], rows[1, 7], rows[2], rows[3], rows[4, 1] = np.nan, -np.inf, 1e-31, 0, 127e30
+    qkv = np.concatenate([rows, rows, rows], axis=1)
+    run_rope(library, "rope_kv.half.q8.1", cache, qkv, int32(0, 1, 2, 3, 4), int32(0, 0, 0, 0, 0), 5, 1, 0)
+    for position, expected in enumerate([np.full(8, np.nan), np.full(8, np.nan), np.zeros(8), np.zeros(8)]):
+        for part in cache.read(0, position):
+            np.testing.assert_array_equal(part[0], expected)
+    np.testing.assert_allclose(cache.read(0, 4)[0][0], [0, 127e30, 0, 0, 0, 0, 0, 0], rtol=1e-6)
 
 
 @on_every_target
@@ -160,5 +180,12 @@ def test_senseless_scalars_are_refused(library: Library, wrong: dict[str, int]) 
     }
     for name in ("rope_kv.half.1", "rope_kv.interleaved.1"):
         assert library[name].extents(**good)["kv"] == 3 * 4096 + 2048
+    for name in ("rope_kv.half.bf16.1", "rope_kv.interleaved.bf16.1"):
+        assert library[name].extents(**good)["kv"] == 3 * 4096 + 2048
+        assert library[name].extents(**good | {"page_stride": 2056})["kv"] == REFUSED, "8 is no multiple of 16"
+    for name in ("rope_kv.half.q8.1", "rope_kv.interleaved.q8.1"):
+        assert library[name].extents(**good)["kv"] == 3 * 4096 + 1152
+        assert library[name].extents(**good | {"page_stride": 1136})["kv"] == REFUSED, "shorter than a page"
+    for name in ("rope_kv.half.1", "rope_kv.interleaved.1"):
         refused = library[name].extents(**good | wrong)
         assert set(refused.values()) == {REFUSED} or (wrong == {"page_stride": 2**63 - 2} and refused["kv"] == REFUSED)
