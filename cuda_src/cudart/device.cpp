@@ -4,6 +4,11 @@
 #include "device.h"
 
 #include <stdlib.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+#if defined(__x86_64__)
+#include <cpuid.h>
+#endif
 
 #include <array>
 #include <system_error>
@@ -39,6 +44,19 @@ void run_emulated_block(const void* pointer, int32_t block, int32_t) {
   if (launch->kernel.run_block(launch->args, &launch->geometry, block) != 0) launch->has_failed = true;
 }
 
+#if defined(__x86_64__)
+// Whether the processor multiplies tiles of bf16 numbers, and the kernel lets this process: it grants the 8 KiB of state
+// that each thread then carries to those that ask.
+bool may_use_matrix_unit() {
+  constexpr unsigned amx_bf16 = 1u << 22, amx_tile = 1u << 24, avx512_bf16 = 1u << 5;
+  constexpr long request_permission = 0x1023, tile_data = 18;  // ARCH_REQ_XCOMP_PERM, XFEATURE_XTILE_DATA
+  unsigned eax, ebx, ecx, edx;
+  if (!__get_cpuid_count(7, 0, &eax, &ebx, &ecx, &edx) || !(edx & amx_bf16) || !(edx & amx_tile)) return false;
+  if (!__get_cpuid_count(7, 1, &eax, &ebx, &ecx, &edx) || !(eax & avx512_bf16)) return false;
+  return syscall(SYS_arch_prctl, request_permission, tile_data) == 0;
+}
+#endif
+
 int instruction_set_level() {
 #if defined(__x86_64__)
   const bool has_v3 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
@@ -46,7 +64,8 @@ int instruction_set_level() {
   const bool has_v4 = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
                       __builtin_cpu_supports("avx512cd") && __builtin_cpu_supports("avx512dq") &&
                       __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512vnni");
-  return has_v3 ? (has_v4 ? 4 : 3) : 1;
+  if (!has_v3) return 1;
+  return !has_v4 ? 3 : may_use_matrix_unit() ? 5 : 4;
 #elif defined(__aarch64__)
   return 8;
 #else

@@ -7,12 +7,13 @@
 // Whole-number weights and bf16 activations are exact factors, so this is the whole arithmetic. F16 weights are the sum
 // of two bf16 numbers, with a P_b each, the larger one's first.
 //
-// This is the form for processors without a matrix unit: a block is unpacked once and meets every token. Bound: 4
-// multiply-adds for an unpacked vector of 8; it serves cores that were prepared elsewhere.
-#include "linear_g16.h"
+// g16_product.h has the form for the matrix unit. Here is the one for processors without it, which serves cores that were
+// prepared elsewhere: a block is unpacked once and meets every token. Bound: 32 multiply-adds of 16 lanes for a block.
+#include "g16_product.h"
 
 namespace helios {
 
+#if !defined(HELIOS_AMX)
 namespace {
 
 HELIOS_INLINE F16 dot(const float (&w)[kG16Inputs][kG16Rows], const float* x) {
@@ -48,7 +49,16 @@ struct G16Product {
 
   explicit G16Product(int32_t) {}
 
-  void compute(const uint8_t* w, const Bf16Rows& x, int32_t first_token, int32_t n_tokens, float* sums) const {
+  static int32_t n_groups_at_once(int32_t) { return 1; }
+
+  void compute(const uint8_t* w, int32_t n_groups, const Bf16Rows& x, int32_t first_token, int32_t n_tokens,
+               float* sums) const {
+    for (int32_t g = 0; g < n_groups; g++)
+      compute_group(w + g * int64_t(x.n_blocks) * Block::kNbytes, x, first_token, n_tokens,
+                    sums + g * kG16Tokens * kG16Rows);
+  }
+
+  static void compute_group(const uint8_t* w, const Bf16Rows& x, int32_t first_token, int32_t n_tokens, float* sums) {
     memset(sums, 0, sizeof(float) * kG16Rows * size_t(n_tokens));
     for (int32_t b = 0; b < x.n_blocks; b++, w += Block::kNbytes) {
       alignas(64) float values[kG16Inputs][kG16Rows], rest[kG16Inputs][kG16Rows];
@@ -72,6 +82,8 @@ struct G16Product {
     }
   }
 };
+
+#endif
 
 #define HELIOS_G16_KERNELS(suffix, ...)                                                                       \
   HELIOS_HOST_KERNEL(linear_##suffix, LinearG16<HeliosArgs_linear_##suffix, __VA_ARGS__, G16Store>)           \

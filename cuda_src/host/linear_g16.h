@@ -2,7 +2,8 @@
 // output rows (a gate group and its up group for the SiLU gate) and blocks of tokens, asks `G16Product` for the sums,
 // and hands them to the output.
 //
-// G16Product<Block> provides compute(w, x, first_token, n_tokens <= kG16Tokens, sums): sums[t][16] of the group at w.
+// G16Product<Block>(n_tokens) provides n_groups_at_once(n_tokens) <= kG16Groups, which go together, and compute(w, n_groups, x,
+// first_token, n_tokens <= kG16Tokens, sums): sums[g][kG16Tokens][16] of the consecutive groups at w.
 // Bits: a sum depends on its own weights and its own input row only; never on the block of tokens, the task or the
 // thread.
 //
@@ -15,6 +16,7 @@
 namespace helios {
 
 constexpr int kG16Tokens = 256;  // of one block: 768 KiB of activations for 1,536 inputs
+constexpr int kG16Groups = 4;
 
 struct G16Blocks {
   int32_t n, size;
@@ -69,13 +71,19 @@ struct LinearG16 {
     if (n_rows == 0) return 0;
     const int32_t n_units = n_units_of(a), n_blocks = G16Blocks(n_rows).n;
     const int64_t unit_nbytes = group_nbytes(a) * kGroups;
-    const int32_t usual = n_rows > 32 ? 1 : int32_t(40960 / unit_nbytes);
-    const int32_t fair = int32_t(int64_t(n_units) * n_blocks / (4 * int64_t(n_threads)));
-    const int32_t units_a_run = clamp(fair < usual ? fair : usual, 1, n_units);
-    int32_t n_runs = (n_units + units_a_run - 1) / units_a_run;
-    if (n_runs % n_threads && n_runs + n_threads <= n_units)
+    const int32_t step = units_a_step(n_rows), n_steps = (n_units + step - 1) / step;
+    const int32_t usual = step > 1 ? 1 : int32_t(40960 / unit_nbytes);
+    const int32_t fair = int32_t(int64_t(n_steps) * n_blocks / (4 * int64_t(n_threads)));
+    const int32_t steps_a_run = clamp(fair < usual ? fair : usual, 1, n_steps);
+    int32_t n_runs = (n_steps + steps_a_run - 1) / steps_a_run;
+    if (n_runs % n_threads && n_runs + n_threads <= n_steps)
       n_runs += n_threads - n_runs % n_threads;  // no thread ends a run short
     return n_runs * n_blocks;
+  }
+  // Runs consist of whole steps: the units that many tokens take at once.
+  static int32_t units_a_step(int32_t n_rows) {
+    const int32_t n_groups = G16Product<Block>::n_groups_at_once(n_rows);
+    return n_groups > kGroups ? n_groups / kGroups : 1;
   }
 
   static void run(const Args& a, int32_t task, int32_t n_tasks) {
@@ -85,16 +93,17 @@ struct LinearG16 {
     const int32_t n_runs = n_tasks / blocks.n, first_token = task / n_runs * blocks.size;
     const int32_t n_tokens = n_rows - first_token < blocks.size ? n_rows - first_token : blocks.size;
     if (n_tokens <= 0) return;
-    const Span units = part_of(n_units_of(a), task % n_runs, n_runs);
+    const int32_t n_units = n_units_of(a), step = units_a_step(n_rows);
+    const Span steps = part_of((n_units + step - 1) / step, task % n_runs, n_runs);
     const Bf16Rows x(a.x, a.rows_capacity, a.n_in);
-    const int64_t nbytes = group_nbytes(a);
+    const int64_t unit_nbytes = group_nbytes(a) * kGroups;
     const G16Product<Block> product(n_tokens);
-    alignas(64) float sums[kGroups][kG16Tokens * kG16Rows];
-    for (int32_t unit = units.begin; unit < units.end; unit++) {
-      for (int g = 0; g < kGroups; g++)
-        product.compute(as<uint8_t>(a.weight) + (int64_t(unit) * kGroups + g) * nbytes, x, first_token, n_tokens,
-                        sums[g]);
-      put_unit(a, unit, first_token, n_tokens, sums[0], sums[kGroups - 1]);
+    alignas(64) float sums[kG16Groups][kG16Tokens * kG16Rows];
+    for (int32_t unit = steps.begin * step; unit < steps.end * step && unit < n_units; unit += step) {
+      const int32_t n = n_units - unit < step ? n_units - unit : step;
+      product.compute(as<uint8_t>(a.weight) + unit * unit_nbytes, n * kGroups, x, first_token, n_tokens, sums[0]);
+      for (int32_t i = 0; i < n; i++)
+        put_unit(a, unit + i, first_token, n_tokens, sums[i * kGroups], sums[i * kGroups + kGroups - 1]);
     }
   }
 

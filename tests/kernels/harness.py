@@ -7,6 +7,7 @@ read must come back unchanged.
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import functools
 import mmap
@@ -20,7 +21,10 @@ from typing import Any
 import numpy as np
 import pytest
 
+from helios.device import cudart as abi
 from helios.device import libraries
+from helios.device.cudart import Cudart
+from helios.errors import DeviceError
 
 REFUSED = (1 << 64) - 1
 PAGE = mmap.PAGESIZE
@@ -31,6 +35,16 @@ NEEDS = {
     "x86-64": {"sse2"},
     "x86-64-v3": {"avx2", "fma", "f16c"},
     "x86-64-v4": {"avx512f", "avx512bw", "avx512vl", "avx512dq", "avx512_vnni"},
+    "x86-64-v4-amx": {
+        "avx512f",
+        "avx512bw",
+        "avx512vl",
+        "avx512dq",
+        "avx512_vnni",
+        "avx512_bf16",
+        "amx_tile",
+        "amx_bf16",
+    },
     "aarch64": {"asimd"},
     "simt": set(),
 }
@@ -238,6 +252,10 @@ def _processor_flags() -> set[str]:
 
 def runnable_targets() -> list[str]:
     """Targets that are built and that this processor can run."""
+    with contextlib.suppress(DeviceError):
+        Cudart(libraries.runtime_library()).integer(
+            "cudaDeviceGetAttribute", abi.ATTRIBUTE_CAPABILITY_MAJOR, 0
+        )  # asks for AMX
     flags = _processor_flags()
     return [target for target, needs in NEEDS.items() if needs <= flags and _library_path(target).is_file()]
 

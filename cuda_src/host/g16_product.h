@@ -1,0 +1,208 @@
+// The sums of g16k8 weights and bf16 rows on the matrix unit: 16 tokens, 16 output rows and a block of 32 inputs are one
+// tile product from zero, which is exactly the P_b of linear_g16.cpp; vectors scale it and add it to the sums, a token a
+// register. A single row takes the same instructions, with tiles of one row. Float weights need no scaling, so their
+// products are added up in the tile: acc + P_b is what the instruction computes.
+//
+// Pipeline: while the product of block b is multiplied, the one before is stored and the one before that is added. Few
+// tokens unpack block b + 2 meanwhile (nothing is kept); many unpack a panel of kPanelGroups x kPanelBlocks blocks into
+// the first cache and sweep all tokens over it, so that activations are read from the second cache once for four groups.
+// Bound for 16 x 16 x 32: 16 cycles of multiplier, 16 of tile store, 64 loads of 64 bytes at two a cycle: 32 cycles.
+#pragma once
+#include "g16_tiles.h"
+#include "linear_g16.h"
+
+#if defined(HELIOS_AMX)
+namespace helios {
+
+constexpr int kPanelGroups = 4, kPanelBlocks = 8, kStreamBlocks = 64;
+constexpr int kPrefetchBytes = 2560;  // ahead of the block that is unpacked
+
+// Tiles 0..2 are for whole tiles of 16 tokens (two sums, activations), 3..5 the same for a part of one, 6 and 7 weights.
+enum TileSet { kWhole = 0, kPart = 3 };
+
+template <class Block>
+struct G16Product {
+  using Tile = TileOf<Block>;
+  static constexpr int kTiles = Tile::kTiles, kBlockTileBytes = kTiles * kTileBytes;
+
+  int32_t n_part;
+  Tiles tiles;
+
+  explicit G16Product(int32_t n_tokens)
+      : n_part(n_tokens % kTileRows),
+        tiles({16, 16, 16, n_part ? n_part : 16, n_part ? n_part : 16, n_part ? n_part : 16, 16, 16}) {}
+
+  static int32_t n_groups_at_once(int32_t n_tokens) { return n_tokens > kTileRows ? kPanelGroups : 1; }
+
+  void compute(const uint8_t* w, int32_t n_groups, const Bf16Rows& x, int32_t first_token, int32_t n_tokens,
+               float* sums) const {
+    for (int32_t g = 0; g < n_groups; g++)
+      memset(sums + g * kG16Tokens * kG16Rows, 0, sizeof(float) * kG16Rows * size_t(n_tokens));
+    if (n_tokens <= kTileRows) {
+      for (int32_t g = 0; g < n_groups; g++)
+        stream(w + g * int64_t(x.n_blocks) * Block::kNbytes, x, first_token, n_tokens,
+               sums + g * kG16Tokens * kG16Rows);
+    } else {
+      sweep(w, n_groups, x, first_token, n_tokens, sums);
+    }
+  }
+
+ private:
+  // What one tile of tokens multiplies: n blocks from `block` on.
+  struct Run {
+    const uint8_t* w;        // the raw blocks, for their scales
+    const uint8_t* panel;    // unpacked
+    const uint16_t* x;       // the first token's inputs
+    int64_t x_stride_bytes;
+    const float* x_sums;     // [block][16 tokens]
+    int32_t n;
+    float* sums;             // [16 tokens][16]
+  };
+
+  static void transpose_sums(const Bf16Rows& x, int32_t first_token, int32_t n_tokens, int32_t block, int32_t n,
+                             float* to) {
+    for (int32_t t = 0; t < n_tokens; t++) {
+      const float* from = x.row_sums(first_token + t) + block;
+      for (int32_t b = 0; b < n; b++) to[b * kTileRows + t] = from[b];
+    }
+  }
+
+  // Up to 16 tokens: every block is unpacked for one product.
+  static void stream(const uint8_t* w, const Bf16Rows& x, int32_t first_token, int32_t n_tokens, float* sums) {
+    alignas(64) uint8_t slots[2 * kBlockTileBytes];
+    alignas(64) float x_sums[kStreamBlocks * kTileRows];
+    for (int32_t block = 0; block < x.n_blocks; block += kStreamBlocks) {
+      const int32_t left = x.n_blocks - block, n = left < kStreamBlocks ? left : kStreamBlocks;
+      if constexpr (Block::kHasOffset) transpose_sums(x, first_token, n_tokens, block, n, x_sums);
+      const Run run{w + int64_t(block) * Block::kNbytes, slots, x.row(first_token) + block * kG16Inputs,
+                    x.width * int64_t(sizeof(uint16_t)), x_sums, n, sums};
+      if (n_tokens == 1) {
+        multiply<kPart, 1, true>(run);
+      } else if (n_tokens == 2) {
+        multiply<kPart, 2, true>(run);
+      } else if (n_tokens <= 4) {
+        multiply<kPart, 4, true>(run);
+      } else if (n_tokens <= 8) {
+        multiply<kPart, 8, true>(run);
+      } else {
+        multiply<kPart, 16, true>(run);
+      }
+    }
+  }
+
+  void sweep(const uint8_t* w, int32_t n_groups, const Bf16Rows& x, int32_t first_token, int32_t n_tokens,
+             float* sums) const {
+    alignas(64) uint8_t panel[kPanelGroups][kPanelBlocks * kBlockTileBytes];
+    alignas(64) float x_sums[kPanelBlocks * kTileRows];
+    const int64_t group_nbytes = int64_t(x.n_blocks) * Block::kNbytes;
+    for (int32_t block = 0; block < x.n_blocks; block += kPanelBlocks) {
+      const int32_t left = x.n_blocks - block, n = left < kPanelBlocks ? left : kPanelBlocks;
+      const uint8_t* first = w + int64_t(block) * Block::kNbytes;
+      for (int32_t g = 0; g < n_groups; g++)
+        for (int32_t b = 0; b < n; b++)
+          Tile::unpack(first + g * group_nbytes + b * Block::kNbytes, panel[g] + b * kBlockTileBytes);
+      for (int32_t t = 0; t < n_tokens; t += kTileRows) {
+        const int32_t n_here = n_tokens - t < kTileRows ? n_tokens - t : kTileRows;
+        if constexpr (Block::kHasOffset) transpose_sums(x, first_token + t, n_here, block, n, x_sums);
+        for (int32_t g = 0; g < n_groups; g++) {
+          const Run run{first + g * group_nbytes, panel[g], x.row(first_token + t) + block * kG16Inputs,
+                        x.width * int64_t(sizeof(uint16_t)), x_sums, n, sums + (g * kG16Tokens + t) * kG16Rows};
+          if (n_here == kTileRows) {
+            multiply<kWhole, 16, false>(run);
+          } else {
+            multiply<kPart, 16, false>(run);
+          }
+        }
+      }
+    }
+  }
+
+  template <TileSet kSet, int T, bool kUnpacks>
+  static __attribute__((noinline)) void multiply(const Run& run) {
+    if constexpr (kUnpacks) {
+      Tile::unpack(run.w, const_cast<uint8_t*>(run.panel));
+      if (run.n > 1) Tile::unpack(run.w + Block::kNbytes, const_cast<uint8_t*>(run.panel) + kBlockTileBytes);
+    }
+    if constexpr (Block::kHasScale) {
+      scaled<kSet, T, kUnpacks>(run);
+    } else {
+      plain<kSet, kUnpacks>(run);
+    }
+  }
+
+  template <TileSet kSet, int kWhich, bool kUnpacks>
+  static HELIOS_INLINE void product(const Run& run, int32_t b) {
+    load_tile<kSet + 2>(run.x + b * kG16Inputs, run.x_stride_bytes);
+    load_tile<6 + kWhich>(run.panel + int64_t(kUnpacks ? kWhich : b) * kBlockTileBytes, kTileRowBytes);
+    multiply_tiles_bf16<kSet + kWhich, kSet + 2, 6 + kWhich>();
+  }
+
+  template <TileSet kSet, int T, bool kUnpacks>
+  static HELIOS_INLINE void scaled(const Run& run) {
+    alignas(64) float products[2][kTileRows * kG16Rows];
+    F16 acc[T];
+    HELIOS_UNROLL
+    for (int t = 0; t < T; t++) acc[t] = load<F16>(run.sums + kG16Rows * t);
+    zero_tile<kSet>();
+    product<kSet, 0, kUnpacks>(run, 0);
+    if (run.n > 1) {
+      zero_tile<kSet + 1>();
+      product<kSet, 1, kUnpacks>(run, 1);
+    }
+    int32_t b = 0;
+    for (; b + 1 < run.n; b += 2) {
+      step<kSet, 0, T, kUnpacks>(run, b, products[0], acc);
+      step<kSet, 1, T, kUnpacks>(run, b + 1, products[1], acc);
+    }
+    if (b < run.n) step<kSet, 0, T, kUnpacks>(run, b, products[0], acc);
+    HELIOS_UNROLL
+    for (int t = 0; t < T; t++) store(run.sums + kG16Rows * t, acc[t]);
+  }
+
+  template <TileSet kSet, int kWhich, int T, bool kUnpacks>
+  static HELIOS_INLINE void step(const Run& run, int32_t b, float* products, F16 (&acc)[T]) {
+    const uint8_t* block = run.w + int64_t(b) * Block::kNbytes;
+    if constexpr (kUnpacks) {
+      for (int line = 0; line * 64 < Block::kNbytes; line++) prefetch(block + kPrefetchBytes + 64 * line);
+      if (b + 2 < run.n)
+        Tile::unpack(block + 2 * Block::kNbytes, const_cast<uint8_t*>(run.panel) + kWhich * kBlockTileBytes);
+    }
+    store_tile<kSet + kWhich>(products, kTileRowBytes);
+    if (b + 2 < run.n) {
+      zero_tile<kSet + kWhich>();
+      product<kSet, kWhich, kUnpacks>(run, b + 2);
+    }
+    const F16 d = load_as_float<F16>(Block::scales(block)) * splat<F16>(Tile::kUnscale);
+    if constexpr (Block::kHasOffset) {
+      const F16 m = load_as_float<F16>(Block::offsets(block));
+      HELIOS_UNROLL
+      for (int t = 0; t < T; t++) acc[t] = fma(m, splat<F16>(run.x_sums[b * kTileRows + t]), acc[t]);
+    }
+    HELIOS_UNROLL
+    for (int t = 0; t < T; t++) acc[t] = fma(d, load<F16>(products + kG16Rows * t), acc[t]);
+  }
+
+  template <TileSet kSet, bool kUnpacks>
+  static HELIOS_INLINE void plain(const Run& run) {
+    load_tile<kSet>(run.sums, kTileRowBytes);
+    for (int32_t b = 0; b < run.n; b++) {
+      const uint8_t* tile = run.panel + int64_t(kUnpacks ? b % 2 : b) * kBlockTileBytes;
+      load_tile<kSet + 2>(run.x + b * kG16Inputs, run.x_stride_bytes);
+      load_tile<6>(tile, kTileRowBytes);
+      multiply_tiles_bf16<kSet, kSet + 2, 6>();
+      if constexpr (kTiles == 2) {
+        load_tile<7>(tile + kTileBytes, kTileRowBytes);
+        multiply_tiles_bf16<kSet, kSet + 2, 7>();
+      }
+      if constexpr (kUnpacks) {
+        const uint8_t* block = run.w + int64_t(b) * Block::kNbytes;
+        for (int line = 0; line * 64 < Block::kNbytes; line++) prefetch(block + kPrefetchBytes + 64 * line);
+        if (b + 2 < run.n) Tile::unpack(block + 2 * Block::kNbytes, const_cast<uint8_t*>(tile));
+      }
+    }
+    store_tile<kSet>(run.sums, kTileRowBytes);
+  }
+};
+
+}  // namespace helios
+#endif
