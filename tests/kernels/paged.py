@@ -89,8 +89,8 @@ class Cache:
     def _write(self, page: int, offset: int, k: np.ndarray, v: np.ndarray) -> None:
         for h in range(self.n_kv_heads):
             elements, scales = self._head(page, h)
-            for part, x, at in ((0, k[h], self._keys_at[:, offset]), (1, v[h], self._values_at[offset])):
-                x = x.astype(np.float32)
+            for part, given, at in ((0, k, self._keys_at[:, offset]), (1, v, self._values_at[offset])):
+                x = given[h].astype(np.float32)
                 if self.kv == "q8":
                     elements[at], scales[part, offset] = quantised(x)
                 else:
