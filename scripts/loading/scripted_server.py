@@ -1,6 +1,7 @@
 """`python -m scripts.loading.scripted_server SLOTS ROUND_MS SETTING=VALUE...`: serve a device that says letters, one round a beat.
 
-Everything but the device is the product: scheduler, worker, engine and the HTTP edge, so what it costs is what they cost.
+Everything but the device is the product: scheduler, worker, engine and the edge (gRPC too where grpc_port is set), so what it costs is what
+they cost.
 """
 
 from __future__ import annotations
@@ -9,11 +10,13 @@ import asyncio
 import sys
 import tempfile
 import time
+from contextlib import nullcontext
 from pathlib import Path
 
 from helios.cache.books import CacheShape
 from helios.scheduler.round import LaneCompletion, Round
 from helios.server.access import read_access
+from helios.server.grpc.address import take_address
 from helios.server.listener import bind
 from helios.server.server import serve_until_signal
 from helios.settings import Settings
@@ -50,8 +53,9 @@ def main(n_slots: int, round_s: float, words: list[str]) -> None:
     device.round_s = round_s
     shape = CacheShape(PAGE_TOKENS, n_slots * CONTEXT_TOKENS // PAGE_TOKENS, 0, 0, 0, True)
     engine = scripted_engine(tokenizer, plain_frontend(), TEMPLATE, device, time.monotonic, shape, settings, n_slots)
-    with engine, bind(settings) as listener:
-        asyncio.run(serve_until_signal(engine, settings, listener, read_access(settings)))
+    grpc = nullcontext() if settings.grpc_port is None else take_address(settings, settings.grpc_port)
+    with engine, bind(settings) as listener, grpc as grpc_address:
+        asyncio.run(serve_until_signal(engine, settings, listener, read_access(settings), grpc_address))
 
 
 if __name__ == "__main__":

@@ -30,11 +30,15 @@ from helios.server.services import Services
 INFERENCE, CONTROL = "vllm.Inference", "vllm.Control"
 _LOG = logging.getLogger(__name__)
 _N_OTHER_CALLS = 1024
+_N_COPIES = 4  # of a message between its first byte and its tokens: as it arrives, as bytes, as a message, as text
 _LAST_WORDS_S = 0.5  # for statuses that are still on their way when the last call has ended
 _OPTIONS = (
+    # What a call may send before its message is read, and never more: the library would learn megabytes from a fast peer.
+    ("grpc.http2.lookahead_bytes", 16 << 10),
+    ("grpc.http2.bdp_probe", 0),
     ("grpc.so_reuseport", 0),  # a port that is in use is an error, not shared
     ("grpc.max_send_message_length", -1),
-    ("grpc.max_concurrent_streams", 1000),  # of one connection; more wait at the client
+    ("grpc.max_concurrent_streams", 128),  # of one connection; more wait at the client
     # Clients may ping, idle or not: some do so every 10 s, and nobody is sent away for less than a flood.
     ("grpc.keepalive_permit_without_calls", 1),
     ("grpc.http2.min_ping_interval_without_data_ms", 500),
@@ -58,8 +62,14 @@ class GrpcServer:
         """Begin to serve; SettingError when the address is taken after all."""
         settings = self._services.settings
         message_nbytes = settings.grpc_max_message_mb << 20
-        options = (*_OPTIONS, ("grpc.max_receive_message_length", message_nbytes))
-        room = MessageRoom(INFERENCE, max(1, settings.body_memory // message_nbytes), settings.body_timeout)
+        options = (
+            *_OPTIONS,
+            ("grpc.max_receive_message_length", message_nbytes),
+            ("grpc.max_allowed_incoming_connections", settings.connection_limit),
+        )
+        room = MessageRoom(
+            INFERENCE, max(1, settings.body_memory // (_N_COPIES * message_nbytes)), settings.body_timeout
+        )
         # Calls that wait for their message to be read have a bound too, with room for health and control.
         n_most_calls = settings.queue_capacity + _N_OTHER_CALLS
         self._server = grpc.aio.server(
