@@ -1,7 +1,7 @@
 """`python -m scripts.loading.scripted_server SLOTS ROUND_MS SETTING=VALUE...`: serve a device that says letters, one round a beat.
 
-Everything but the device is the product: scheduler, worker, engine and the edge (gRPC too where grpc_port is set), so what it costs is what
-they cost.
+Everything but the device is the product: scheduler, worker, engine and the edge (gRPC too where grpc_port is set), so what
+it costs is what they cost.
 """
 
 from __future__ import annotations

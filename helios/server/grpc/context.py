@@ -15,7 +15,8 @@ from typing import Any
 
 import grpc
 
-from helios.errors import HeliosError, InternalError, InvalidValueError, StalledReaderError
+from helios.errors import HeliosError, InternalError, InvalidValueError
+from helios.server.grpc.stall_watch import StallWatch
 from helios.server.services import Services
 from helios.server.status import status_of
 
@@ -34,16 +35,15 @@ class CallContext:
 
     def __init__(self, context: grpc.aio.ServicerContext[Any, Any], stall_timeout_s: float) -> None:
         self._context = context
-        self._stall_timeout_s = stall_timeout_s
+        self._stall_watch = StallWatch(stall_timeout_s)
         self.headers = {name: value for name, value in context.invocation_metadata() or () if isinstance(value, str)}
 
     async def write(self, message: Any) -> None:
         """Send one message of a stream; waits while the reader takes nothing, and not for ever."""
-        try:
-            async with asyncio.timeout(self._stall_timeout_s):
-                await self._context.write(message)
-        except TimeoutError:
-            raise StalledReaderError(self._stall_timeout_s) from None
+        await self._stall_watch.watch(self._context.write(message))
+
+    def close(self) -> None:
+        self._stall_watch.close()
 
     def tell(self, request_id: str, unknown_actions: Sequence[tuple[str, str]] = ()) -> None:
         """Trailing metadata: the request's name, and the hints that had no effect."""
@@ -78,8 +78,8 @@ def answering(path: str, handler: Handler, services: Services) -> Any:
     requests, stall_timeout_s = services.metrics.requests, services.settings.stall_timeout
 
     async def answer(message: Any, context: grpc.aio.ServicerContext[Any, Any]) -> Any:
+        call = CallContext(context, stall_timeout_s)
         try:
-            call = CallContext(context, stall_timeout_s)
             services.access.check(call.headers)
             result = await handler(message, call)
         except asyncio.CancelledError:  # the caller has gone, or its deadline has passed
@@ -95,6 +95,8 @@ def answering(path: str, handler: Handler, services: Services) -> Any:
         else:
             requests.labels(path, "OK").inc()
             return result
+        finally:
+            call.close()
         requests.labels(path, code).inc()
         return await context.abort(grpc.StatusCode[code], detail[:MAX_DETAIL_CHARACTERS])
 

@@ -129,7 +129,8 @@ class _Stream:
             info = prompt_info(self._prompt_tokens, delta.scores, self._shown)
             await self._send(inference_pb2.GenerateResponse(prompt_info=info))
             self._prompt_told.set()
-        await self._prompt_told.wait()
+        if not self._prompt_told.is_set():
+            await self._prompt_told.wait()
 
     async def _send(self, message: inference_pb2.GenerateResponse | bytes) -> None:
         async with self._is_sending:

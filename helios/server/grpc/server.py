@@ -38,7 +38,7 @@ _OPTIONS = (
     ("grpc.http2.bdp_probe", 0),
     ("grpc.so_reuseport", 0),  # a port that is in use is an error, not shared
     ("grpc.max_send_message_length", -1),
-    ("grpc.max_concurrent_streams", 128),  # of one connection; more wait at the client
+    ("grpc.max_concurrent_streams", 512),  # of one connection; more wait at the client
     # Clients may ping, idle or not: some do so every 10 s, and nobody is sent away for less than a flood.
     ("grpc.keepalive_permit_without_calls", 1),
     ("grpc.http2.min_ping_interval_without_data_ms", 500),
