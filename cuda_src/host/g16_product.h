@@ -3,8 +3,8 @@
 // register. A single row takes the same instructions, with tiles of one row. Float weights need no scaling, so their
 // products are added up in the tile: acc + P_b is what the instruction computes.
 //
-// Pipeline: while the product of block b is multiplied, the one before is stored and the one before that is added. Few
-// tokens unpack block b + 2 meanwhile (nothing is kept); many unpack a panel of kPanelGroups x kPanelBlocks blocks into
+// Pipeline: while the product of block b + 2 is multiplied, that of block b is stored and added. Few tokens unpack block
+// b + 4 meanwhile (nothing is kept); many unpack a panel of kPanelGroups x kPanelBlocks blocks into
 // the first cache and sweep all tokens over it, so that activations are read from the second cache once for four groups.
 // Bound for 16 x 16 x 32: 16 cycles of multiplier, 16 of tile store, 64 loads of 64 bytes at two a cycle: 32 cycles.
 #pragma once
@@ -15,6 +15,8 @@
 namespace helios {
 
 constexpr int kPanelGroups = 4, kPanelBlocks = 8, kStreamBlocks = 64;
+// A tile that was stored is better loaded two steps later: unpacked 2 ahead a block takes 24 ns, 4 ahead 15 (one row, cached).
+constexpr int kSlots = 4, kUnpackedAhead = 4;
 constexpr int kPrefetchBytes = 2560;  // ahead of the block that is unpacked
 
 // Tiles 0..2 are for whole tiles of 16 tokens (two sums, activations), 3..5 the same for a part of one, 6 and 7 weights.
@@ -51,7 +53,7 @@ struct G16Product {
   // What one tile of tokens multiplies: n blocks from `block` on.
   struct Run {
     const uint8_t* w;        // the raw blocks, for their scales
-    const uint8_t* panel;    // unpacked
+    uint8_t* panel;          // unpacked, or kSlots places for it
     const uint16_t* x;       // the first token's inputs
     int64_t x_stride_bytes;
     const float* x_sums;     // [block][16 tokens]
@@ -69,7 +71,7 @@ struct G16Product {
 
   // Up to 16 tokens: every block is unpacked for one product.
   static void stream(const uint8_t* w, const Bf16Rows& x, int32_t first_token, int32_t n_tokens, float* sums) {
-    alignas(64) uint8_t slots[2 * kBlockTileBytes];
+    alignas(64) uint8_t slots[kSlots * kBlockTileBytes];
     alignas(64) float x_sums[kStreamBlocks * kTileRows];
     for (int32_t block = 0; block < x.n_blocks; block += kStreamBlocks) {
       const int32_t left = x.n_blocks - block, n = left < kStreamBlocks ? left : kStreamBlocks;
@@ -117,12 +119,22 @@ struct G16Product {
     }
   }
 
+  static HELIOS_INLINE void unpack_ahead(const Run& run, int32_t b) {
+    if (b < run.n) Tile::unpack(run.w + int64_t(b) * Block::kNbytes, slot<true>(run, b));
+  }
+  template <bool kUnpacks>
+  static HELIOS_INLINE uint8_t* slot(const Run& run, int32_t b) {
+    return run.panel + int64_t(kUnpacks ? b % kSlots : b) * kBlockTileBytes;
+  }
+  static HELIOS_INLINE void prefetch_ahead(const Run& run, int32_t b) {
+    const uint8_t* block = run.w + int64_t(b) * Block::kNbytes;
+    for (int line = 0; line * 64 < Block::kNbytes; line++) prefetch(block + kPrefetchBytes + 64 * line);
+  }
+
   template <TileSet kSet, int T, bool kUnpacks>
   static __attribute__((noinline)) void multiply(const Run& run) {
-    if constexpr (kUnpacks) {
-      Tile::unpack(run.w, const_cast<uint8_t*>(run.panel));
-      if (run.n > 1) Tile::unpack(run.w + Block::kNbytes, const_cast<uint8_t*>(run.panel) + kBlockTileBytes);
-    }
+    if constexpr (kUnpacks)
+      for (int32_t b = 0; b < kUnpackedAhead; b++) unpack_ahead(run, b);
     if constexpr (Block::kHasScale) {
       scaled<kSet, T, kUnpacks>(run);
     } else {
@@ -132,8 +144,9 @@ struct G16Product {
 
   template <TileSet kSet, int kWhich, bool kUnpacks>
   static HELIOS_INLINE void product(const Run& run, int32_t b) {
+    zero_tile<kSet + kWhich>();
     load_tile<kSet + 2>(run.x + b * kG16Inputs, run.x_stride_bytes);
-    load_tile<6 + kWhich>(run.panel + int64_t(kUnpacks ? kWhich : b) * kBlockTileBytes, kTileRowBytes);
+    load_tile<6 + kWhich>(slot<kUnpacks>(run, b), kTileRowBytes);
     multiply_tiles_bf16<kSet + kWhich, kSet + 2, 6 + kWhich>();
   }
 
@@ -143,12 +156,8 @@ struct G16Product {
     F16 acc[T];
     HELIOS_UNROLL
     for (int t = 0; t < T; t++) acc[t] = load<F16>(run.sums + kG16Rows * t);
-    zero_tile<kSet>();
     product<kSet, 0, kUnpacks>(run, 0);
-    if (run.n > 1) {
-      zero_tile<kSet + 1>();
-      product<kSet, 1, kUnpacks>(run, 1);
-    }
+    if (run.n > 1) product<kSet, 1, kUnpacks>(run, 1);
     int32_t b = 0;
     for (; b + 1 < run.n; b += 2) {
       step<kSet, 0, T, kUnpacks>(run, b, products[0], acc);
@@ -161,17 +170,18 @@ struct G16Product {
 
   template <TileSet kSet, int kWhich, int T, bool kUnpacks>
   static HELIOS_INLINE void step(const Run& run, int32_t b, float* products, F16 (&acc)[T]) {
-    const uint8_t* block = run.w + int64_t(b) * Block::kNbytes;
     if constexpr (kUnpacks) {
-      for (int line = 0; line * 64 < Block::kNbytes; line++) prefetch(block + kPrefetchBytes + 64 * line);
-      if (b + 2 < run.n)
-        Tile::unpack(block + 2 * Block::kNbytes, const_cast<uint8_t*>(run.panel) + kWhich * kBlockTileBytes);
+      prefetch_ahead(run, b);
+      unpack_ahead(run, b + kUnpackedAhead);
     }
     store_tile<kSet + kWhich>(products, kTileRowBytes);
-    if (b + 2 < run.n) {
-      zero_tile<kSet + kWhich>();
-      product<kSet, kWhich, kUnpacks>(run, b + 2);
-    }
+    if (b + 2 < run.n) product<kSet, kWhich, kUnpacks>(run, b + 2);
+    add(run, b, products, acc);
+  }
+
+  template <int T>
+  static HELIOS_INLINE void add(const Run& run, int32_t b, const float* products, F16 (&acc)[T]) {
+    const uint8_t* block = run.w + int64_t(b) * Block::kNbytes;
     const F16 d = load_as_float<F16>(Block::scales(block)) * splat<F16>(Tile::kUnscale);
     if constexpr (Block::kHasOffset) {
       const F16 m = load_as_float<F16>(Block::offsets(block));
@@ -186,18 +196,16 @@ struct G16Product {
   static HELIOS_INLINE void plain(const Run& run) {
     load_tile<kSet>(run.sums, kTileRowBytes);
     for (int32_t b = 0; b < run.n; b++) {
-      const uint8_t* tile = run.panel + int64_t(kUnpacks ? b % 2 : b) * kBlockTileBytes;
       load_tile<kSet + 2>(run.x + b * kG16Inputs, run.x_stride_bytes);
-      load_tile<6>(tile, kTileRowBytes);
+      load_tile<6>(slot<kUnpacks>(run, b), kTileRowBytes);
       multiply_tiles_bf16<kSet, kSet + 2, 6>();
       if constexpr (kTiles == 2) {
-        load_tile<7>(tile + kTileBytes, kTileRowBytes);
+        load_tile<7>(slot<kUnpacks>(run, b) + kTileBytes, kTileRowBytes);
         multiply_tiles_bf16<kSet, kSet + 2, 7>();
       }
       if constexpr (kUnpacks) {
-        const uint8_t* block = run.w + int64_t(b) * Block::kNbytes;
-        for (int line = 0; line * 64 < Block::kNbytes; line++) prefetch(block + kPrefetchBytes + 64 * line);
-        if (b + 2 < run.n) Tile::unpack(block + 2 * Block::kNbytes, const_cast<uint8_t*>(tile));
+        prefetch_ahead(run, b);
+        unpack_ahead(run, b + kUnpackedAhead);
       }
     }
     store_tile<kSet>(run.sums, kTileRowBytes);
