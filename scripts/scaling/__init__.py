@@ -1,0 +1,1 @@
+"""Several workers behind a front, looked at from both sides; docs/scale-out.md has the commands."""
