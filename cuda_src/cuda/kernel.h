@@ -20,20 +20,9 @@
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
 
-#define HELIOS_SHARED(type, name, n) __shared__ type name[n]
+#include "instructions.h"
 
-namespace helios::cuda {
-// cp.async: 4 bytes into shared memory.
-static __device__ __forceinline__ void copy_async_4(void* to, const void* from) {
-  asm volatile("cp.async.ca.shared.global [%0], [%1], 4;\n" ::"r"(uint32_t(__cvta_generic_to_shared(to))), "l"(from)
-               : "memory");
-}
-static __device__ __forceinline__ void commit_copies() { asm volatile("cp.async.commit_group;\n" ::: "memory"); }
-template <int kPending>
-static __device__ __forceinline__ void wait_copies() {
-  asm volatile("cp.async.wait_group %0;\n" ::"n"(kPending) : "memory");
-}
-}  // namespace helios::cuda
+#define HELIOS_SHARED(type, name, n) __shared__ type name[n]
 
 // Dynamic shared memory, from its first byte on.
 #define HELIOS_DYNAMIC_SHARED(type, name)                         \

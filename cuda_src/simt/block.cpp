@@ -19,6 +19,7 @@ namespace {
 
 constexpr size_t kStackBytes = 64 << 10, kGuardBytes = 4 << 10;
 constexpr size_t kSharedBytes = 227 << 10, kCanaryBytes = 64;  // shared memory of a block; bytes after each array
+constexpr size_t kSharedAlignment = 128;
 constexpr unsigned char kUnset = 0xff;                        // shared memory starts as NaN
 
 struct Book {
@@ -75,7 +76,7 @@ class Stacks {
 
 class Engine : public Block {
  public:
-  Engine() : threads_(kMaxThreads), warps_(kMaxThreads / kWarp), shared_(kSharedBytes) {
+  Engine() : threads_(kMaxThreads), warps_(kMaxThreads / kWarp), shared_(kSharedBytes + kSharedAlignment) {
     for (int i = 0; i < kMaxThreads; i++) threads_[size_t(i)].stack_top = stacks_.top(i);
   }
 
@@ -278,7 +279,8 @@ void Engine::report_waiting() {
 void* Engine::shared(const void* key, const char* name, size_t nbytes) {
   for (const SharedArray& array : arrays_)
     if (array.key == key) return shared_.data() + array.offset;
-  const size_t offset = (shared_used_ + 127) / 128 * 128;
+  const size_t skewed = reinterpret_cast<uintptr_t>(shared_.data()) % kSharedAlignment, end = skewed + shared_used_,
+               offset = (end + kSharedAlignment - 1) / kSharedAlignment * kSharedAlignment - skewed;
   if (offset + nbytes + kCanaryBytes > shared_.size()) {
     fail(std::string("shared array ") + name + " does not fit in " + std::to_string(kSharedBytes) + " bytes");
     switch_away();
@@ -332,12 +334,27 @@ void fail_here(const Site& site, const char* reason) {
   block->switch_away();
 }
 
-void copy_async(void* to, const void* from, int nbytes) {
-  Thread& me = *current->thread;
-  if (current->copies == Copies::deferred) {
-    me.copies.push_back({to, from, nbytes, me.copy_group});
+namespace {
+
+void make(const Copy& copy) {
+  if (copy.from) {
+    memcpy(copy.to, copy.from, size_t(copy.nbytes));
   } else {
-    memcpy(to, from, size_t(nbytes));
+    memset(copy.to, 0, size_t(copy.nbytes));
+  }
+}
+
+}  // namespace
+
+void copy_async(void* to, const void* from, int nbytes, const Site& site) {
+  if ((reinterpret_cast<uintptr_t>(to) | reinterpret_cast<uintptr_t>(from)) % uintptr_t(nbytes))
+    fail_here(site, "a copy is not aligned to its size");
+  Thread& me = *current->thread;
+  const Copy copy{to, from, nbytes, me.copy_group};
+  if (current->copies == Copies::deferred) {
+    me.copies.push_back(copy);
+  } else {
+    make(copy);
   }
 }
 // Until at most the last n_pending groups are under way.
@@ -345,7 +362,7 @@ void wait_for_copies(int n_pending) {
   Thread& me = *current->thread;
   size_t n_done = 0;
   for (; n_done < me.copies.size() && me.copies[n_done].group < me.copy_group - n_pending; n_done++)
-    memcpy(me.copies[n_done].to, me.copies[n_done].from, size_t(me.copies[n_done].nbytes));
+    make(me.copies[n_done]);
   me.copies.erase(me.copies.begin(), me.copies.begin() + long(n_done));
 }
 

@@ -6,6 +6,7 @@
 #include <type_traits>
 
 #include "emulator.h"
+#include "instructions.h"
 
 #define __global__
 #define __device__
@@ -110,13 +111,3 @@ inline T atomicAdd(T* at, T value) {
   *at = before + value;
   return before;
 }
-
-namespace helios::cuda {
-// cp.async: 4 bytes into shared memory.
-inline void copy_async_4(void* to, const void* from) { simt::copy_async(to, from, 4); }
-inline void commit_copies() { simt::current->thread->copy_group++; }
-template <int kPending>
-inline void wait_copies() {
-  simt::wait_for_copies(kPending);
-}
-}  // namespace helios::cuda

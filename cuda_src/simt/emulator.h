@@ -14,7 +14,7 @@
 
 namespace helios::simt {
 
-constexpr int kWarp = 32, kMaxThreads = 1024, kSlotBytes = 16;
+constexpr int kWarp = 32, kMaxThreads = 1024, kSlotBytes = 48;
 
 enum class Order : int { first_in, last_in, random };  // which of the fibers that could run, runs next
 enum class Copies : int { eager, deferred };  // whether an asynchronous copy happens at once, or when waited for
@@ -41,7 +41,7 @@ struct Site {
   const char *what, *file;
   int line;
 };
-struct Copy {
+struct Copy {  // `from` null: zeros
   void* to;
   const void* from;
   int nbytes, group;
@@ -79,7 +79,7 @@ int barrier(const Site& site, int value, int neutral, int (*combine)(int, int));
 void wait_in_warp(uint32_t mask, const Site& site);
 void end_warp_operation(uint32_t mask);
 void fail_here(const Site& site, const char* reason);
-void copy_async(void* to, const void* from, int nbytes);
+void copy_async(void* to, const void* from, int nbytes, const Site& site);
 void wait_for_copies(int n_pending);
 
 // A warp operation: every lane of the mask leaves its input; the last one to arrive runs body(warp) for all of them.

@@ -35,20 +35,30 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
     library.run_fault.restype = None
 
     def run_kernel(name: str, fault: int, conduct: Conduct) -> tuple[np.ndarray, str]:
-        given, failure = np.full(N, np.nan, np.float32), ctypes.create_string_buffer(1000)
-        library.run_fault(name.encode(), INPUT, given, fault, *conduct.words, failure, len(failure))
-        return given, failure.value.decode()
+        given, failure = np.full(2 * N, np.nan, np.float32), ctypes.create_string_buffer(1000)
+        source = MATRICES if name == "matrices" else INPUT
+        library.run_fault(name.encode(), source, given, fault, *conduct.words, failure, len(failure))
+        return given[: len(RIGHT[name])], failure.value.decode()
 
     return run_kernel
 
 
 INPUT = np.arange(-4, N - 4, dtype=np.float32)
+LEFT, UPPER = (
+    np.random.default_rng(5).integers(-99, 99, (16, 16)),
+    np.random.default_rng(6).integers(-99, 99, (15, 8)),
+)
+MATRICES = (
+    np.concatenate([LEFT.ravel(), UPPER.ravel(), np.full(8, 7)]).astype(np.float32).view(np.uint32) >> 16
+).astype(np.uint16)
+MATRICES = MATRICES.view(np.float32)  # what run_fault takes
 RIGHT = {
     "reverse": INPUT[::-1],
     "staged_copy": INPUT[::-1],
     "overrun": INPUT,
     "diverge": np.repeat(INPUT.reshape(2, 32).sum(axis=1), 32),
     "vote": np.repeat([1000 + 27, 1000 + 32], 32),
+    "matrices": (LEFT[:, :15] @ UPPER).astype(np.float32).ravel(),
 }
 
 
@@ -78,6 +88,22 @@ def test_a_wrong_wait_count_shows_when_copies_are_deferred(run: Run) -> None:
     for conduct in CONDUCTS:
         _, failure = run("staged_copy", 2, conduct)
         assert ("asynchronous copies that it did not wait for" in failure) == (conduct.copies == "deferred")
+
+
+def test_matrices_are_copied_whole_before_they_are_read(run: Run) -> None:
+    """CARD-3."""
+    assert wrong(run, "matrices", 1) == {str(conduct) for conduct in CONDUCTS if conduct.copies == "deferred"}
+    assert wrong(run, "matrices", 3) == {str(conduct) for conduct in CONDUCTS}
+
+
+@pytest.mark.parametrize("conduct", CONDUCTS, ids=str)
+def test_a_matrix_row_off_its_alignment_is_a_failure(run: Run, conduct: Conduct) -> None:
+    """CARD-3."""
+    _, failure = run("matrices", 2, conduct)
+    place = failure.removeprefix("kernel matrices, block 0: a matrix row is not aligned to 16 bytes in ldmatrix at ")
+    file, line = place.rsplit(":", 1)
+    assert file.endswith("faults.cu")
+    assert "a.fault == 2" in (NATIVE / "faults.cu").read_text().splitlines()[int(line) - 1]
 
 
 @pytest.mark.parametrize("conduct", CONDUCTS, ids=str)

@@ -79,12 +79,42 @@ void vote(const void* pointer) {
   a.to[threadIdx.x] = float(__popc(votes) + 100 * all + 1000 * any);
 }
 
+// d = a * b for a 16 x 16 and b 16 x 8: whole numbers in bf16, both row by row in shared memory by way of 16-byte copies.
+// Faults: the copies are not waited for; matrix rows that are not aligned; columns read as rows.
+void matrices(const void* pointer) {
+  const Args& a = *static_cast<const Args*>(pointer);
+  HELIOS_DYNAMIC_SHARED(uint16_t, shared);
+  const int me = int(threadIdx.x), lane = me % 32;
+  uint16_t *left = shared, *right = shared + 16 * 16;
+  const uint16_t* from = reinterpret_cast<const uint16_t*>(a.from);
+  if (me < 48) helios::cuda::copy_async_16(shared + 8 * me, from + 8 * me, me != 47);  // the last row of b is zeros
+  helios::cuda::commit_copies();
+  if (a.fault != 1) helios::cuda::wait_copies<0>();
+  __syncthreads();
+  if (me >= 32) {
+    helios::cuda::wait_copies<0>();
+    return;
+  }
+  uint32_t of_a[4], of_b[2];
+  helios::cuda::load_matrices(of_a, left + lane % 16 * 16 + lane / 16 * 8 + (a.fault == 2));
+  if (a.fault == 3) {
+    helios::cuda::load_matrices(of_b, right + lane % 16 * 8);
+  } else {
+    helios::cuda::load_transposed(of_b, right + lane % 16 * 8);
+  }
+  float d[4] = {};
+  helios::cuda::multiply_add(d, of_a, of_b);
+  helios::cuda::wait_copies<0>();
+  for (int i = 0; i < 4; i++) a.to[(lane / 4 + i / 2 * 8) * 8 + lane % 4 * 2 + i % 2] = d[i];
+}
+
 struct Named {
   const char* name;
   helios::simt::Entry entry;
 };
 const Named kernels[] = {
-    {"reverse", reverse}, {"staged_copy", staged_copy}, {"overrun", overrun}, {"diverge", diverge}, {"vote", vote}};
+    {"reverse", reverse}, {"staged_copy", staged_copy}, {"overrun", overrun},
+                         {"diverge", diverge}, {"vote", vote}, {"matrices", matrices}};
 
 }  // namespace
 
@@ -94,6 +124,6 @@ extern "C" __attribute__((visibility("default"))) void run_fault(const char* nam
   helios::simt::set_conduct({helios::simt::Order(order), seed, helios::simt::Copies(copies)});
   const Args args{from, to, fault};
   for (const Named& kernel : kernels)
-    if (strcmp(kernel.name, name) == 0) helios::simt::run_block(name, kernel.entry, &args, {1, kN, 0}, 0);
+    if (strcmp(kernel.name, name) == 0) helios::simt::run_block(name, kernel.entry, &args, {1, kN, 48 * 16}, 0);
   strncpy(failure, helios::simt::failure().c_str(), size - 1);
 }

@@ -1,0 +1,140 @@
+// What cuda/instructions.h has for a device, over the emulator: matrices of a warp, asynchronous copies, pairs of bf16.
+// The sum of a product is float, in ascending order: a device's own order is another. An address that a device would
+// refuse is a failure that names the kernel's file and line.
+#pragma once
+#include "emulator.h"
+
+// Last parameters, by default the place of the call.
+#define HELIOS_CALLER const char *file = __builtin_FILE(), int line = __builtin_LINE()
+
+struct alignas(8) uint2 {
+  uint32_t x, y;
+};
+struct alignas(16) uint4 {
+  uint32_t x, y, z, w;
+};
+
+namespace helios::simt {
+
+inline float bf16_to_float(uint32_t bits) {
+  bits <<= 16;
+  float value;
+  memcpy(&value, &bits, sizeof value);
+  return value;
+}
+inline float low_half(uint32_t pair) { return bf16_to_float(pair & 0xffff); }
+inline float high_half(uint32_t pair) { return bf16_to_float(pair >> 16); }
+inline uint32_t float_to_bf16(float value) {  // to nearest, even on a tie
+  uint32_t bits;
+  memcpy(&bits, &value, sizeof bits);
+  if ((bits & 0x7fffffffu) > 0x7f800000u) return 0x7fff;  // NaN, as the device gives it
+  return (bits + 0x7fffu + (bits >> 16 & 1)) >> 16;
+}
+
+struct Operands {
+  float d[4];
+  uint32_t a[4], b[2];
+};
+struct Accumulators {
+  float d[4];
+};
+inline void multiply_add(Warp& warp) {
+  typedef float Columns __attribute__((vector_size(32)));
+  float a[16][16];
+  Columns b[16], d[16];
+  for (int lane = 0; lane < kWarp; lane++) {
+    Operands of_lane;
+    memcpy(&of_lane, warp.in[lane], sizeof of_lane);
+    const int g = lane / 4, t = lane % 4;
+    for (int i = 0; i < 4; i++) {
+      a[g + i % 2 * 8][2 * t + i / 2 * 8] = low_half(of_lane.a[i]);
+      a[g + i % 2 * 8][2 * t + i / 2 * 8 + 1] = high_half(of_lane.a[i]);
+      d[g + i / 2 * 8][2 * t + i % 2] = of_lane.d[i];
+    }
+    for (int i = 0; i < 2; i++) {
+      b[2 * t + 8 * i][g] = low_half(of_lane.b[i]);
+      b[2 * t + 8 * i + 1][g] = high_half(of_lane.b[i]);
+    }
+  }
+  for (int row = 0; row < 16; row++)
+    for (int k = 0; k < 16; k++) d[row] += a[row][k] * b[k];
+  for (int lane = 0; lane < kWarp; lane++) {
+    Accumulators given;
+    for (int i = 0; i < 4; i++) given.d[i] = d[lane / 4 + i / 2 * 8][lane % 4 * 2 + i % 2];
+    memcpy(warp.out[lane], &given, sizeof given);
+  }
+}
+
+template <int kN>
+struct Registers {
+  uint32_t words[kN];
+};
+template <int kN>
+Registers<kN> load_matrices(const void* row, bool is_transposed, const Site& site) {
+  if (reinterpret_cast<uintptr_t>(row) % 16) fail_here(site, "a matrix row is not aligned to 16 bytes");
+  return warp_operation<Registers<kN>>(0xffffffffu, row, site, [is_transposed](Warp& warp) {
+    uint16_t m[kN][8][8];
+    for (int i = 0; i < 8 * kN; i++) {
+      const void* from;
+      memcpy(&from, warp.in[i], sizeof from);
+      memcpy(m[i / 8][i % 8], from, sizeof m[0][0]);
+    }
+    for (int lane = 0; lane < kWarp; lane++) {
+      Registers<kN> given;
+      const int g = lane / 4, t = lane % 4 * 2;
+      for (int i = 0; i < kN; i++)
+        given.words[i] = is_transposed ? m[i][t][g] | uint32_t(m[i][t + 1][g]) << 16
+                                       : m[i][g][t] | uint32_t(m[i][g][t + 1]) << 16;
+      memcpy(warp.out[lane], &given, sizeof given);
+    }
+  });
+}
+
+}  // namespace helios::simt
+
+namespace helios::cuda {
+
+inline void multiply_add(float (&d)[4], const uint32_t (&a)[4], const uint32_t (&b)[2],
+                         HELIOS_CALLER) {
+  const simt::Operands mine{{d[0], d[1], d[2], d[3]}, {a[0], a[1], a[2], a[3]}, {b[0], b[1]}};
+  const auto given = simt::warp_operation<simt::Accumulators>(0xffffffffu, mine, simt::Site{"mma.sync", file, line}, simt::multiply_add);
+  memcpy(d, given.d, sizeof d);
+}
+
+template <int kN>
+void load_matrices(uint32_t (&m)[kN], const void* row, HELIOS_CALLER) {
+  static_assert(kN == 2 || kN == 4, "ldmatrix.x2 and .x4");
+  const auto given = simt::load_matrices<kN>(row, false, simt::Site{"ldmatrix", file, line});
+  memcpy(m, given.words, sizeof m);
+}
+template <int kN>
+void load_transposed(uint32_t (&m)[kN], const void* row, HELIOS_CALLER) {
+  static_assert(kN == 2 || kN == 4, "ldmatrix.x2 and .x4");
+  const auto given = simt::load_matrices<kN>(row, true, simt::Site{"ldmatrix.trans", file, line});
+  memcpy(m, given.words, sizeof m);
+}
+
+inline uint32_t pack_bf16(float low, float high) { return simt::float_to_bf16(low) | simt::float_to_bf16(high) << 16; }
+inline uint32_t add_bf16(uint32_t a, uint32_t b) {
+  return pack_bf16(simt::low_half(a) + simt::low_half(b), simt::high_half(a) + simt::high_half(b));
+}
+
+inline void copy_async_4(void* to, const void* from, bool is_there = true,
+                         HELIOS_CALLER) {
+  simt::copy_async(to, is_there ? from : nullptr, 4, simt::Site{"cp.async", file, line});
+}
+inline void copy_async_16(void* to, const void* from, bool is_there = true,
+                          HELIOS_CALLER) {
+  simt::copy_async(to, is_there ? from : nullptr, 16, simt::Site{"cp.async", file, line});
+}
+inline void commit_copies() { simt::current->thread->copy_group++; }
+template <int kPending>
+inline void wait_copies() {
+  simt::wait_for_copies(kPending);
+}
+
+// Blocks of one launch end before those of the next start.
+inline void wait_for_kernel_before() {}
+inline void start_kernel_after() {}
+
+}  // namespace helios::cuda
