@@ -24,6 +24,7 @@ from helios.contract.prepared import PreparedContract, SamplingDefaults
 from helios.contract.schema import core_pb2, execution_pb2
 from helios.corefile.authorize import authorize
 from helios.corefile.contents import read_contents
+from helios.corefile.origin import kv_format_of
 from helios.corefile.reader import Core, open_core
 from helios.device.device import Device
 from helios.errors import (
@@ -177,6 +178,7 @@ class Engine:
         with ExitStack() as owned:
             core = owned.enter_context(open_core(core_path))
             bootstrap = Bootstrap.load(core, settings.accept)
+            _check_kv_format(core, settings)
             limits = choose_limits(bootstrap.contract, settings)
             contract = select_programs(bootstrap.contract, limits)
             device = owned.enter_context(Device.open(settings.device, settings.threads))
@@ -323,6 +325,15 @@ def _resource(core: Core, kind: core_pb2.ResourceKind) -> bytes:
             f"{core.path} has no {core_pb2.ResourceKind.Name(kind).removeprefix('RESOURCE_KIND_').lower()} resource"
         )
     return data
+
+
+def _check_kv_format(core: Core, settings: Settings) -> None:
+    kept = kv_format_of(core.index)
+    if settings.kv not in (None, kept):
+        raise SettingError(
+            f"--kv is {settings.kv}, the core was prepared to keep keys and values as {kept}",
+            hint=f"prepare one from the GGUF with helios prepare --kv {settings.kv}",
+        )
 
 
 def _sampling_defaults(core: SamplingDefaults, settings: Settings) -> SamplingDefaults:

@@ -170,6 +170,12 @@ class Settings:
     context: int | None = _setting(
         None, "tokens of one request, prompt and answer (the core's)", int, low=16, high=1 << 24
     )
+    kv: str | None = _setting(
+        None,
+        "how keys and values are kept; q8 takes half the memory (the core's; of a GGUF f16, on cuda bf16)",
+        str,
+        choices=("f16", "q8", "bf16"),
+    )
     max_active: int | None = _setting(None, "requests generated at once (the core's)", int, low=1, high=4096)
     cache_gb: float | None = _setting(
         None, "GiB of KV cache (half of what is free, at most two contexts a slot)", float, low=0.001, high=1 << 20

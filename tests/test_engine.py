@@ -14,7 +14,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from prometheus_client.parser import text_string_to_metric_families
 
 from helios.engine import Engine, Generation
-from helios.errors import DeviceError, QueueFullError, ShuttingDownError
+from helios.errors import DeviceError, QueueFullError, SettingError, ShuttingDownError
 from helios.ignition.prepare import PrepareOptions, prepare
 from helios.ignition.signatures import host_target
 from helios.metrics import HELP, Histogram, ServerMetrics, split_key
@@ -115,6 +115,12 @@ def test_the_line_at_start_has_the_numbers_of_the_page(start: Callable[..., Engi
     assert statistics["context_tokens"] == CONTEXT
     assert 0 < count(engine, "cache_host_rows") < count(engine, "cache_host_pages")
     assert 0 < count(engine, "host_cache_bytes") <= 0.01 * 2**30
+
+
+def test_another_kv_format_than_the_cores_is_refused(start: Callable[..., Engine]) -> None:
+    assert start(kv="f16")
+    with pytest.raises(SettingError, match="--kv is q8, the core was prepared to keep keys and values as f16"):
+        start(kv="q8")
 
 
 def test_a_start_up_option_wins_over_the_cores_default(start: Callable[..., Engine]) -> None:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from helios.server.choice import Choice
     from helios.server.frontend import PreparedCall
 
-_ENGINE_SETTINGS = ("device", "context", "threads", "accept")
+_ENGINE_SETTINGS = ("device", "context", "kv", "threads", "accept")
 _HELP = "/new starts over, /quit ends, Ctrl-C cuts an answer short"
 
 

@@ -44,7 +44,8 @@ def load_settings(arguments: argparse.Namespace) -> Settings:
 def core_path(model: str | None, settings: Settings) -> Path:
     """The core to load for MODEL: itself, or the one prepared from a GGUF. May download and prepare, with progress bars."""
     if model is None or model == DEFAULT_MODEL:
-        return PACKAGED_CORE if PACKAGED_CORE.is_file() else _prepared(_pulled(), settings)
+        is_packaged = PACKAGED_CORE.is_file() and settings.kv in (None, "f16")  # what it was prepared with
+        return PACKAGED_CORE if is_packaged else _prepared(_pulled(), settings)
     path = Path(model)
     try:
         with path.open("rb") as file:
@@ -73,6 +74,7 @@ def _pulled() -> Path:
 
 def _prepared(gguf: Path, settings: Settings) -> Path:
     """Smaller settings are chosen at load, so only those above the usual ones make a core of their own."""
+    from helios.ignition.preparation.kv_format import KvFormat
     from helios.ignition.prepare import DEFAULT_CONTEXT_TOKENS, PrepareOptions, prepared_core
 
     usual = PrepareOptions()
@@ -80,6 +82,7 @@ def _prepared(gguf: Path, settings: Settings) -> Path:
     options = PrepareOptions(
         context_tokens=context_tokens if context_tokens > DEFAULT_CONTEXT_TOKENS else usual.context_tokens,
         concurrency=max(settings.max_active or 0, usual.concurrency),
+        kv_format=KvFormat(settings.kv) if settings.kv else usual.kv_format,
     )
     with byte_progress("preparing") as report:
         return prepared_core(gguf, report, options=options)

@@ -15,6 +15,7 @@ from helios.corefile.layout import CoreFormat
 from helios.corefile.writer import Container
 from helios.errors import SettingError
 from helios.ignition.preparation.identity import name_of_file
+from helios.ignition.preparation.kv_format import KvFormat
 from helios.ignition.prepare import PrepareOptions, prepare
 from helios.ignition.signatures import host_target
 
@@ -34,6 +35,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default=defaults.concurrency,
         metavar="N",
         help=f"requests generated at once ({defaults.concurrency})",
+    )
+    parser.add_argument(
+        "--kv",
+        type=KvFormat,
+        choices=list(KvFormat),
+        help="how keys and values are kept; q8 takes half the memory (f16, on cuda bf16)",
     )
     parser.add_argument("--sign", type=Path, metavar="KEY", help="Ed25519 key to sign with (this machine's)")
     parser.add_argument("--namespace", help=f"publisher namespace of the key ({LOCAL_NAMESPACE})")
@@ -59,6 +66,7 @@ def run(arguments: argparse.Namespace) -> int:
         context_tokens=arguments.context,
         concurrency=arguments.concurrency,
         served_id=arguments.name or name_of_file(arguments.model),
+        kv_format=arguments.kv,
     )
     namespace = arguments.namespace or LOCAL_NAMESPACE
     container = Container(

@@ -17,6 +17,7 @@ from helios.ignition.preparation.geometry import (
     SAMPLING_DISTRIBUTION,
     ServingGeometry,
 )
+from helios.ignition.preparation.kv_format import KvFormat
 from helios.ignition.preparation.layouts import Layout, RowForm
 
 _WORD = 4  # bytes of an int32 or float
@@ -87,11 +88,12 @@ class RowTable:
 
 @dataclass(frozen=True, slots=True)
 class AttentionShape:
-    """Heads, and where a layer lies in the cache plane."""
+    """Heads, how a layer keeps their keys and values, and how long a page of all layers is."""
 
     n_heads: int
     n_kv_heads: int
     head_dim: int
+    kv_format: KvFormat
     page_nbytes: int
 
 
@@ -287,7 +289,7 @@ def rope_kv(
 ) -> None:
     """Rotates queries and keys and writes keys and values to the row's page. `pairs`: "interleaved" or "half"."""
     program.launch(
-        f"rope_kv.{pairs}.1",
+        shape.kv_format.kernel(f"rope_kv.{pairs}"),
         **_paged(table, kv, page_table, shape, geometry),
         rope=rope,
         qkv=qkv.tensor,
@@ -313,12 +315,13 @@ def attention(
     out = floats(program, table.rows, shape.n_heads * shape.head_dim)
     paged = _paged(table, kv, page_table, shape, geometry)
     if not split:
-        program.launch("attention.1", **paged, qkv=qkv.tensor, out=out.tensor, rows_capacity=out.capacity)
+        whole = shape.kv_format.kernel("attention")
+        program.launch(whole, **paged, qkv=qkv.tensor, out=out.tensor, rows_capacity=out.capacity)
         return out
     segments = geometry.max_segments
     partials = program.scratch(out.capacity * shape.n_heads * segments * (shape.head_dim + 2) * _WORD)
     program.launch(
-        "attention_split.1",
+        shape.kv_format.kernel("attention_split"),
         **paged,
         qkv=qkv.tensor,
         partials=partials,

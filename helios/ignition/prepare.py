@@ -16,6 +16,7 @@ from helios.contract.prepared import PreparedContract
 from helios.contract.schema import contract_pb2 as pb
 from helios.contract.schema import core_pb2
 from helios.corefile.keys import LOCAL_NAMESPACE, load_or_create_local_key, public_bytes
+from helios.corefile.origin import KV_FORMAT_INPUT
 from helios.corefile.writer import (
     WEIGHT_CATALOG_VERSION,
     Container,
@@ -31,6 +32,7 @@ from helios.ignition.preparation.contract import finish_manifest, model_contract
 from helios.ignition.preparation.frontend import declare_frontend
 from helios.ignition.preparation.geometry import MAX_CONCURRENCY, PAGE_TOKENS, ServingGeometry
 from helios.ignition.preparation.identity import digest, file_digest, name_of_file, slug
+from helios.ignition.preparation.kv_format import KvFormat, usual_kv_format
 from helios.ignition.preparation.tokenizer import TokenizerFacts, prepare_tokenizer
 from helios.ignition.recipes.hyperparameters import DenseHyperparameters, read_hyperparameters
 from helios.ignition.recipes.llama import CapturedModel
@@ -48,11 +50,12 @@ PREFILL_TOKENS = 512
 @dataclass(frozen=True, slots=True)
 class PrepareOptions:
     """What the caller may choose. `context_tokens`: the model's own, up to 8,192, when None. `served_id`: None takes the
-    name in the checkpoint."""
+    name in the checkpoint. `kv_format`: None is the target's usual one."""
 
     context_tokens: int | None = None
     concurrency: int = 32
     served_id: str | None = None
+    kv_format: KvFormat | None = None
 
 
 def prepare(
@@ -110,14 +113,15 @@ def _describe(
     frontend, facts = declare_frontend(vocabulary)
     geometry = _geometry(hyper, facts, options)
     capture = Capture(target)
-    captured = recipe.capture(checkpoint, hyper, geometry, capture)
+    kv_format = options.kv_format or usual_kv_format(target.name)
+    captured = recipe.capture(checkpoint, hyper, geometry, kv_format, capture)
     manifest = finish_manifest(capture, captured.surface, ABI_LABEL)
     source_sha256 = file_digest(checkpoint_path)
     served_id, aliases = _names(checkpoint, checkpoint_path, options)
     contract = pb.ServingContract(
         served_id=served_id,
         aliases=aliases,
-        cache_identity=_cache_identity(source_sha256, tokenizer, facts, captured),
+        cache_identity=_cache_identity(source_sha256, tokenizer, facts, kv_format, captured),
         context_tokens=geometry.context_tokens,
         prefill_tokens=geometry.prefill_tokens,
         page_count=geometry.concurrency * geometry.pages_per_slot,
@@ -139,6 +143,7 @@ def _describe(
             "source_sha256": source_sha256.hex(),
             "architecture": hyper.architecture,
             "preparation_version": str(PREPARATION_VERSION),
+            KV_FORMAT_INPUT: kv_format,
         },
         weight_catalogs=[_catalog(captured.weights)],
     )
@@ -164,9 +169,11 @@ def _names(checkpoint: Gguf, checkpoint_path: Path, options: PrepareOptions) -> 
     return served_id, [slug(own)] if own and slug(own) != served_id else []
 
 
-def _cache_identity(source_sha256: bytes, tokenizer: bytes, facts: TokenizerFacts, captured: CapturedModel) -> bytes:
+def _cache_identity(
+    source_sha256: bytes, tokenizer: bytes, facts: TokenizerFacts, kv_format: KvFormat, captured: CapturedModel
+) -> bytes:
     """Two cores share cached prefixes only if weights, tokens, template and page layout are the same."""
-    page = f"kv.f16 {captured.surface.cache.nbytes} {PAGE_TOKENS}"
+    page = f"kv.{kv_format} {captured.surface.cache.nbytes} {PAGE_TOKENS}"
     layouts: Iterable[bytes] = (f"{weight.id} {weight.layout}".encode() for weight in captured.weights)
     template = (facts.chat_template or "").encode()
     return digest([b"helios.cache.1", source_sha256, tokenizer, template, page.encode(), *layouts])

@@ -66,6 +66,9 @@ def test_no_model_means_the_packaged_core_or_else_the_pulled_one(
     assert model.core_path("smollm2-135m-instruct", Settings()) == Path("made.core")
     packaged.touch()
     assert model.core_path(None, Settings()) == packaged
+    assert model.core_path(None, Settings(kv="f16")) == packaged
+    assert model.core_path(None, Settings(kv="q8")) == Path("made.core"), "the packaged core keeps f16"
+    assert prepared[-1][1].kv_format == "q8"
 
 
 def test_a_model_that_is_not_there_is_named(tmp_path: Path) -> None:

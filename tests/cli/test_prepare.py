@@ -11,7 +11,7 @@ from helios.cli.prepare import add_arguments, run
 from helios.corefile.contents import read_contents
 from helios.corefile.keys import create_key, public_bytes
 from helios.corefile.layout import CoreFormat
-from helios.corefile.origin import describe_rebuild_manifest, describe_weight_catalogs
+from helios.corefile.origin import describe_rebuild_manifest, describe_weight_catalogs, kv_format_of
 from helios.corefile.reader import open_core
 from helios.errors import SettingError
 from tests.ignition.tiny_model import TinyModel, write_tiny
@@ -83,6 +83,17 @@ def test_options_and_a_publisher_key_reach_the_core(gguf: Path, tmp_path: Path) 
         contract = core.contract
         assert (core.namespace, core.public_key) == ("acme", public_bytes(key))
         assert (contract.served_id, contract.context_tokens, contract.concurrency) == ("tiny", 64, 2)
+
+
+def test_a_core_says_how_it_keeps_keys_and_values(gguf: Path) -> None:
+    page_nbytes = []
+    for kv, words in (("f16", []), ("q8", ["--kv", "q8"])):
+        assert prepare(str(gguf), "-o", f"{kv}.core", *words) == 0
+        with open_core(Path(f"{kv}.core")) as core:
+            assert kv_format_of(core.index) == kv
+            contract = read_contents(core).contract
+            page_nbytes.append(max(buffer.page_nbytes for buffer in contract.buffers))
+    assert page_nbytes[1] < page_nbytes[0]
 
 
 @pytest.mark.parametrize("words", [["--namespace", "acme"], ["--sign", "key.pem"]])

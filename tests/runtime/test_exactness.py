@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from helios.ignition.preparation.kv_format import KvFormat
+from helios.ignition.prepare import PrepareOptions, prepared_core
 from helios.scheduler.request import Finished, FinishReason, GenerationRequest, SamplingParameters
 from tests.runtime.local_run import LoadedModel
 
@@ -34,16 +36,21 @@ def make_requests(seed: int, n_requests: int) -> list[GenerationRequest]:
     return requests
 
 
+@pytest.fixture(scope="module", params=["f16", "q8"])
+def core(request: pytest.FixtureRequest, default_gguf: Path) -> Path:
+    return prepared_core(default_gguf, options=PrepareOptions(kv_format=KvFormat(request.param)))
+
+
 @pytest.fixture(scope="module", params=[1, 2], ids=["1 thread", "2 threads"])
-def model(request: pytest.FixtureRequest, default_core: Path) -> Iterator[LoadedModel]:
-    with LoadedModel(default_core, request.param, N_PAGES) as loaded:
+def model(request: pytest.FixtureRequest, core: Path) -> Iterator[LoadedModel]:
+    with LoadedModel(core, request.param, N_PAGES) as loaded:
         yield loaded
 
 
 @pytest.fixture(scope="module")
-def alone(default_core: Path) -> list[tuple[list[object], object]]:
+def alone(core: Path) -> list[tuple[list[object], object]]:
     """Every request served alone, on one thread, one round at a time, with the largest prefill chunk."""
-    with LoadedModel(default_core, 1, N_PAGES) as loaded:
+    with LoadedModel(core, 1, N_PAGES) as loaded:
         return [
             (outcome.tokens, outcome.reason)
             for request in make_requests(1, 16)

@@ -19,7 +19,8 @@ from helios.ignition.capture import Capture, ProgramCapture, Tensor
 from helios.ignition.checkpoints.gguf import Gguf
 from helios.ignition.operations import Activation, AttentionShape, Rows, Weight
 from helios.ignition.preparation.contract import Surface, declare_surface
-from helios.ignition.preparation.geometry import PAGE_TOKENS, ServingGeometry, program_shapes
+from helios.ignition.preparation.geometry import ServingGeometry, program_shapes
+from helios.ignition.preparation.kv_format import KvFormat
 from helios.ignition.preparation.layouts import RowForm
 from helios.ignition.preparation.state_programs import STATE_PROGRAMS
 from helios.ignition.recipes.hyperparameters import DenseHyperparameters
@@ -52,6 +53,7 @@ class DenseDecoder:
     hyper: DenseHyperparameters
     surface: Surface
     pairs: str
+    kv_format: KvFormat
     embedding: Weight
     layers: tuple[Layer, ...]
     final_norm: Tensor
@@ -68,11 +70,18 @@ class CapturedModel:
 
 
 def capture_dense(
-    checkpoint: Gguf, hyper: DenseHyperparameters, geometry: ServingGeometry, capture: Capture, *, pairs: str
+    checkpoint: Gguf,
+    hyper: DenseHyperparameters,
+    geometry: ServingGeometry,
+    kv_format: KvFormat,
+    capture: Capture,
+    *,
+    pairs: str,
 ) -> CapturedModel:
     """Captures all programs. Raises CheckpointError where tensors do not fit the hyperparameters."""
     book = WeightBook(checkpoint, capture)
-    decoder = _declare(book, hyper, declare_surface(capture, geometry, _page_nbytes(hyper)), pairs)
+    surface = declare_surface(capture, geometry, hyper.n_layers * _layer_nbytes(hyper, kv_format))
+    decoder = _declare(book, hyper, surface, kv_format, pairs)
     book.check_all_taken()
     for shape in program_shapes(geometry):
         program = capture.program(shape.name, shape.operation, shape.batch, shape.tokens, shape.packed_tokens)
@@ -86,7 +95,9 @@ def capture_dense(
 # Weights --------------------------------------------------------------------------------------------------------------
 
 
-def _declare(book: WeightBook, hyper: DenseHyperparameters, surface: Surface, pairs: str) -> DenseDecoder:
+def _declare(
+    book: WeightBook, hyper: DenseHyperparameters, surface: Surface, kv_format: KvFormat, pairs: str
+) -> DenseDecoder:
     vocabulary, n_rows = surface.geometry.vocabulary, book.n_rows("token_embd.weight")
     if vocabulary > n_rows:
         raise CheckpointError(
@@ -102,6 +113,7 @@ def _declare(book: WeightBook, hyper: DenseHyperparameters, surface: Surface, pa
         hyper=hyper,
         surface=surface,
         pairs=pairs,
+        kv_format=kv_format,
         embedding=embedding,
         layers=layers,
         final_norm=book.vector("final_norm", [("output_norm.weight", hyper.hidden)]),
@@ -174,13 +186,9 @@ def _rope_table(
     return np.stack([np.cos(angles), np.sin(angles)], axis=-1).astype(np.float32)
 
 
-def _layer_nbytes(hyper: DenseHyperparameters) -> int:
-    """Keys and values of one page in one layer, fp16."""
-    return 2 * hyper.kv_width * PAGE_TOKENS * 2
-
-
-def _page_nbytes(hyper: DenseHyperparameters) -> int:
-    return hyper.n_layers * _layer_nbytes(hyper)
+def _layer_nbytes(hyper: DenseHyperparameters, kv_format: KvFormat) -> int:
+    """Keys and values of one page in one layer."""
+    return kv_format.page_nbytes(hyper.n_kv_heads, hyper.head_dim)
 
 
 # Programs -------------------------------------------------------------------------------------------------------------
@@ -217,8 +225,11 @@ def _attention_block(
     program: ProgramCapture, decoder: DenseDecoder, layer: Layer, index: int, table: ops.RowTable, x: Activation
 ) -> None:
     hyper, surface, rows = decoder.hyper, decoder.surface, table.rows
-    shape = AttentionShape(hyper.n_heads, hyper.n_kv_heads, hyper.head_dim, _page_nbytes(hyper))
-    kv = surface.cache.at(index * _layer_nbytes(hyper), _layer_nbytes(hyper))
+    shape = AttentionShape(
+        hyper.n_heads, hyper.n_kv_heads, hyper.head_dim, decoder.kv_format, page_nbytes=surface.cache.nbytes
+    )
+    layer_nbytes = _layer_nbytes(hyper, decoder.kv_format)
+    kv = surface.cache.at(index * layer_nbytes, layer_nbytes)
     page_table, geometry = surface.state.page_table, surface.geometry
 
     normed = _normed(program, rows, table.identity, x, layer.attention_norm, hyper.epsilon)

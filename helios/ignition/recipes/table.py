@@ -12,6 +12,7 @@ from helios.errors import CheckpointError
 from helios.ignition.capture import Capture
 from helios.ignition.checkpoints.gguf import Gguf
 from helios.ignition.preparation.geometry import ServingGeometry
+from helios.ignition.preparation.kv_format import KvFormat
 from helios.ignition.recipes.hyperparameters import DenseHyperparameters
 from helios.ignition.recipes.llama import CapturedModel, capture_dense
 
@@ -23,9 +24,14 @@ class Recipe:
     pairs: str
 
     def capture(
-        self, checkpoint: Gguf, hyper: DenseHyperparameters, geometry: ServingGeometry, capture: Capture
+        self,
+        checkpoint: Gguf,
+        hyper: DenseHyperparameters,
+        geometry: ServingGeometry,
+        kv_format: KvFormat,
+        capture: Capture,
     ) -> CapturedModel:
-        return capture_dense(checkpoint, hyper, geometry, capture, pairs=self.pairs)
+        return capture_dense(checkpoint, hyper, geometry, kv_format, capture, pairs=self.pairs)
 
 
 # GGUF stores Llama's queries and keys permuted for interleaved pairs, and Qwen2's as they were trained.

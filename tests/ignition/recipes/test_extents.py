@@ -12,6 +12,7 @@ from helios.device.device import Device
 from helios.ignition.capture import Capture
 from helios.ignition.checkpoints.gguf import open_gguf
 from helios.ignition.preparation.geometry import ServingGeometry
+from helios.ignition.preparation.kv_format import KvFormat
 from helios.ignition.recipes.hyperparameters import read_hyperparameters
 from helios.ignition.recipes.table import recipe_for
 from helios.ignition.signatures import host_target
@@ -25,6 +26,7 @@ def test_the_library_has_the_structs_of_the_header() -> None:
     assert host_target() == header_target()
 
 
+@pytest.mark.parametrize("kv_format", KvFormat)
 @pytest.mark.parametrize(
     "model",
     [
@@ -34,12 +36,14 @@ def test_the_library_has_the_structs_of_the_header() -> None:
     ],
     ids=["fused", "separate", "floats"],
 )
-def test_no_kernel_reaches_past_the_tensors_that_it_was_given(tmp_path: Path, model: TinyModel) -> None:
+def test_no_kernel_reaches_past_the_tensors_that_it_was_given(
+    tmp_path: Path, model: TinyModel, kv_format: KvFormat
+) -> None:
     capture = Capture(host_target())
     with open_gguf(write_tiny(tmp_path / "m.gguf", model)) as checkpoint:
         hyper = read_hyperparameters(checkpoint)
         geometry = ServingGeometry(hyper.context_tokens, 3, 64, model.vocabulary)
-        recipe_for(hyper.architecture).capture(checkpoint, hyper, geometry, capture)
+        recipe_for(hyper.architecture).capture(checkpoint, hyper, geometry, kv_format, capture)
     manifest = capture.manifest()
     with Device.open("cpu", n_threads=1) as device:
         for program, encoded in zip(capture.programs, manifest.programs, strict=True):

@@ -13,6 +13,7 @@ from helios.ignition.capture import Capture
 from helios.ignition.checkpoints.gguf import open_gguf
 from helios.ignition.preparation.contract import finish_manifest
 from helios.ignition.preparation.geometry import ServingGeometry
+from helios.ignition.preparation.kv_format import KvFormat
 from helios.ignition.preparation.layouts import RowForm
 from helios.ignition.recipes.hyperparameters import read_hyperparameters
 from helios.ignition.recipes.table import recipe_for
@@ -41,13 +42,15 @@ NORMS = {"g8": "rms_norm.1", "g8k4": "rms_norm_q8.1", "g16k8": "rms_norm_bf16.1"
 CONVERSIONS = {"g8k4": "quantize_q8.1", "g16k8": "round_bf16.1"}
 
 
-def capture_of(tmp_path: Path, model: TinyModel, form: RowForm = RowForm.Q8) -> pb.ExecutionManifest:
+def capture_of(
+    tmp_path: Path, model: TinyModel, form: RowForm = RowForm.Q8, kv_format: KvFormat = KvFormat.F16
+) -> pb.ExecutionManifest:
     """The manifest of a tiny checkpoint, after every weight was produced in the size that its buffer has."""
     with open_gguf(write_tiny(tmp_path / "m.gguf", model)) as checkpoint:
         hyper = read_hyperparameters(checkpoint)
         capture = Capture(host_target(form))
         geometry = ServingGeometry(hyper.context_tokens, 4, 64, model.vocabulary)
-        captured = recipe_for(hyper.architecture).capture(checkpoint, hyper, geometry, capture)
+        captured = recipe_for(hyper.architecture).capture(checkpoint, hyper, geometry, kv_format, capture)
         for weight in captured.weights:
             assert weight.produce().nbytes == weight.nbytes
         return finish_manifest(capture, captured.surface, "test")
@@ -130,6 +133,14 @@ def test_qwen2_rotates_halves(tmp_path: Path) -> None:
     model = TinyModel(architecture="qwen2", biases=("attn_q", "attn_k", "attn_v"))
     assert "rope_kv.half.1" in kernels_of(capture_of(tmp_path, model), pb.OPERATION_DECODE)
     assert "rope_kv.interleaved.1" in kernels_of(capture_of(tmp_path, TinyModel()), pb.OPERATION_DECODE)
+
+
+@pytest.mark.parametrize(("kv_format", "part"), [(KvFormat.BF16, "bf16."), (KvFormat.Q8, "q8.")])
+def test_every_kernel_over_pages_is_the_one_of_their_format(tmp_path: Path, kv_format: KvFormat, part: str) -> None:
+    manifest = capture_of(tmp_path, TinyModel(), kv_format=kv_format)
+    used = {node.kernel.kernel for program in manifest.programs for node in program.nodes}
+    over_pages = {f"rope_kv.interleaved.{part}1", f"attention.{part}1", f"attention_split.{part}1", "attention_merge.1"}
+    assert {name for name in used if name.startswith(("rope_kv", "attention"))} == over_pages
 
 
 def test_the_page_count_is_left_to_the_loader(tmp_path: Path) -> None:
