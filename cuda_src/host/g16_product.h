@@ -17,7 +17,8 @@ namespace helios {
 constexpr int kPanelGroups = 4, kPanelBlocks = 8, kStreamBlocks = 64;
 // A tile that was stored is better loaded two steps later: unpacked 2 ahead a block takes 24 ns, 4 ahead 15 (one row, cached).
 constexpr int kSlots = 4, kUnpackedAhead = 4;
-constexpr int kPrefetchBytes = 2560;  // ahead of the block that is unpacked
+// Into the second cache: one row then takes 20 to 24 ns a block, with prefetches into the first, near or far, 28 to 31.
+constexpr int kPrefetchBytes = 16384;  // ahead of the block that is unpacked
 
 // Tiles 0..2 are for whole tiles of 16 tokens (two sums, activations), 3..5 the same for a part of one, 6 and 7 weights.
 enum TileSet { kWhole = 0, kPart = 3 };
@@ -128,7 +129,7 @@ struct G16Product {
   }
   static HELIOS_INLINE void prefetch_ahead(const Run& run, int32_t b) {
     const uint8_t* block = run.w + int64_t(b) * Block::kNbytes;
-    for (int line = 0; line * 64 < Block::kNbytes; line++) prefetch(block + kPrefetchBytes + 64 * line);
+    for (int line = 0; line * 64 < Block::kNbytes; line++) prefetch_outer(block + kPrefetchBytes + 64 * line);
   }
 
   template <TileSet kSet, int T, bool kUnpacks>
