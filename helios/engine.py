@@ -33,6 +33,7 @@ from helios.errors import (
     HeliosError,
     InvalidValueError,
     QueueFullError,
+    SettingError,
     ShuttingDownError,
 )
 from helios.metrics import Number
@@ -181,7 +182,12 @@ class Engine:
             _check_kv_format(core, settings)
             limits = choose_limits(bootstrap.contract, settings)
             contract = select_programs(bootstrap.contract, limits)
-            device = owned.enter_context(Device.open(settings.device, settings.threads))
+            device = owned.enter_context(Device.open(settings.device, settings.threads, contract.target))
+            if device.target != contract.target:
+                raise SettingError(
+                    f"device {device.name} runs programs for {device.target!r}, this core was prepared for {contract.target!r}",
+                    hint="prepare the model with --device, or serve it on another device",
+                )
             capacities = choose_capacities(contract, limits, settings, device.memory_free_bytes())
             shape = capacities.shape
             loaded = ModelRuntime.load(

@@ -71,7 +71,7 @@ class Rule:
         except (ValueError, KeyError):
             raise SettingError(f"{name} is {str(raw)[:80]!r}", hint=f"it must be {self.accepted}") from None
         is_inside = self.low is None or self.high is None or self.low <= value <= self.high
-        is_formed = self.form is None or re.fullmatch(self.form[0], value) is not None
+        is_formed = self.form is None or re.fullmatch(self.form[0], value, re.ASCII) is not None
         if not is_inside or value == "" or not is_formed or (self.choices and value not in self.choices):
             raise SettingError(f"{name} is {str(raw)[:80]}", hint=f"it must be {self.accepted}")
         return value
@@ -166,7 +166,12 @@ class Settings:
         form=(r"[^\s,\x00-\x1f]{1,200}", "up to 200 characters without spaces and commas"),
         is_list=True,
     )
-    device: str = _setting("auto", "where programs run", str, choices=("auto", "cpu", "cuda"))
+    device: str = _setting(
+        "auto",
+        "where programs run",
+        str,
+        form=(r"auto|cpu|simt|cuda(:[0-9]{1,3})?", "auto, cpu, cuda, cuda:N, or simt, an emulator for tests"),
+    )
     context: int | None = _setting(
         None, "tokens of one request, prompt and answer (the core's)", int, low=16, high=1 << 24
     )
@@ -307,6 +312,11 @@ def native_directory() -> Path | None:
 def kernel_target() -> str | None:
     """HELIOS_KERNELS: the kernel library to load, where the choice by processor is not wanted."""
     return os.environ.get(ENVIRONMENT_PREFIX + "KERNELS") or None
+
+
+def cuda_runtime() -> Path | None:
+    """HELIOS_CUDART: the CUDA runtime library to load, where the search for one is not wanted."""
+    return _environment_path("CUDART")
 
 
 def core_key_text() -> str | None:

@@ -138,7 +138,7 @@ def test_a_missing_file_stops_the_start(tmp_path: Path) -> None:
 
 def test_help_says_what_a_setting_is_accepts_and_defaults_to() -> None:
     assert flag_help("port").endswith("(a whole number from 0 to 65,535; default 8000)")
-    assert flag_help("device").endswith("(one of auto, cpu, cuda; default auto)")
+    assert flag_help("device").endswith("(auto, cpu, cuda, cuda:N, or simt, an emulator for tests; default auto)")
     assert "default" not in flag_help("context")
 
 

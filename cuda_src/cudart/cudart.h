@@ -74,6 +74,24 @@ typedef struct {
   size_t height;
 } cudaMemsetParams;  // 40 bytes
 
+typedef enum { cudaGraphNodeTypeKernel = 0 } cudaGraphNodeType;
+
+typedef struct {
+  cudaGraphNodeType type;  // a kernel's: the only node that is added this way
+  int reserved0[3];
+  cudaKernelNodeParams kernel;
+  size_t reserved1[23];
+} cudaGraphNodeParams;  // 256 bytes
+
+enum { cudaGraphKernelNodePortDefault = 0, cudaGraphKernelNodePortProgrammatic = 1 };
+enum { cudaGraphDependencyTypeDefault = 0, cudaGraphDependencyTypeProgrammatic = 1 };
+
+typedef struct {
+  unsigned char from_port, to_port, type;
+  unsigned char reserved[5];
+} cudaGraphEdgeData;  // 8 bytes
+
+static_assert(sizeof(cudaGraphNodeParams) == 256 && sizeof(cudaGraphEdgeData) == 8, "layouts of CUDA 13");
 static_assert(sizeof(cudaKernelNodeParams) == 56 && sizeof(cudaMemsetParams) == 40, "layouts of CUDA 13");
 
 // Versions and devices (device.cpp)
@@ -133,6 +151,9 @@ HELIOS_API cudaError_t cudaGraphDestroy(cudaGraph_t graph);
 HELIOS_API cudaError_t cudaGraphAddKernelNode(cudaGraphNode_t* node, cudaGraph_t graph,
                                               const cudaGraphNode_t* dependencies, size_t n_dependencies,
                                               const cudaKernelNodeParams* params);
+HELIOS_API cudaError_t cudaGraphAddNode(cudaGraphNode_t* node, cudaGraph_t graph, const cudaGraphNode_t* dependencies,
+                                        const cudaGraphEdgeData* edges, size_t n_dependencies,
+                                        const cudaGraphNodeParams* params);
 HELIOS_API cudaError_t cudaGraphAddMemcpyNode1D(cudaGraphNode_t* node, cudaGraph_t graph,
                                                 const cudaGraphNode_t* dependencies, size_t n_dependencies, void* dst,
                                                 const void* src, size_t nbytes, cudaMemcpyKind kind);

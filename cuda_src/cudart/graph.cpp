@@ -71,8 +71,17 @@ HeliosGeometry geometry_of(const cudaKernelNodeParams& params) {
   return {int64_t(params.gridDim.x), int32_t(params.blockDim.x), int32_t(params.sharedMemBytes)};
 }
 
+// A kernel that waits itself for the one before it may follow a kernel. Here it starts after that, as it always may.
+bool is_edge_valid(const cudaGraphEdgeData& edge, const Work& before) {
+  const bool is_programmatic = edge.type == cudaGraphDependencyTypeProgrammatic;
+  const int port = is_programmatic ? cudaGraphKernelNodePortProgrammatic : cudaGraphKernelNodePortDefault;
+  const bool is_known = is_programmatic || edge.type == cudaGraphDependencyTypeDefault;
+  return is_known && edge.from_port == port && edge.to_port == 0 &&
+         (!is_programmatic || std::holds_alternative<KernelWork>(before));
+}
+
 cudaError_t add_node(cudaGraphNode_t* node, cudaGraph_t graph, const cudaGraphNode_t* dependencies,
-                     size_t n_dependencies, Work work) {
+                     const cudaGraphEdgeData* edges, size_t n_dependencies, Work work) {
   const std::shared_ptr<Graph> found = graphs().find(graph);
   if (!found) return cudaErrorInvalidResourceHandle;
   if (!node || (n_dependencies != 0 && !dependencies)) return cudaErrorInvalidValue;
@@ -83,11 +92,13 @@ cudaError_t add_node(cudaGraphNode_t* node, cudaGraph_t graph, const cudaGraphNo
   }
   std::lock_guard<std::mutex> lock(found->mutex);
   for (size_t i = 0; i < n_dependencies; i++) {
-    if (found->node_handles.count(reinterpret_cast<uintptr_t>(dependencies[i])) == 0) return cudaErrorInvalidValue;
+    const auto before = found->node_indices.find(reinterpret_cast<uintptr_t>(dependencies[i]));
+    if (before == found->node_indices.end()) return cudaErrorInvalidValue;
+    if (edges && !is_edge_valid(edges[i], found->nodes[before->second])) return cudaErrorInvalidValue;
   }
   const uintptr_t handle = new_handle();
+  found->node_indices[handle] = found->nodes.size();
   found->nodes.push_back(std::move(work));
-  found->node_handles.insert(handle);
   *node = reinterpret_cast<cudaGraphNode_t>(handle);
   return cudaSuccess;
 }
@@ -125,23 +136,35 @@ cudaError_t cudaGraphDestroy(cudaGraph_t graph) {
   return report(graphs().take(graph) ? cudaSuccess : cudaErrorInvalidResourceHandle);
 }
 
-cudaError_t cudaGraphAddKernelNode(cudaGraphNode_t* node, cudaGraph_t graph, const cudaGraphNode_t* dependencies,
-                                   size_t n_dependencies, const cudaKernelNodeParams* params) {
-  if (!params || !params->kernelParams || !params->kernelParams[0] || params->extra)
-    return report(cudaErrorInvalidValue);
+static cudaError_t add_kernel_node(cudaGraphNode_t* node, cudaGraph_t graph, const cudaGraphNode_t* dependencies,
+                                   const cudaGraphEdgeData* edges, size_t n_dependencies,
+                                   const cudaKernelNodeParams* params) {
+  if (!params || !params->kernelParams || !params->kernelParams[0] || params->extra) return cudaErrorInvalidValue;
   const std::shared_ptr<Kernel> kernel = find_kernel(params->func);
-  if (!kernel) return report(cudaErrorInvalidDeviceFunction);
-  if (!is_launchable(*params, *kernel)) return report(cudaErrorInvalidValue);
+  if (!kernel) return cudaErrorInvalidDeviceFunction;
+  if (!is_launchable(*params, *kernel)) return cudaErrorInvalidValue;
   KernelWork work{kernel, geometry_of(*params), std::vector<uint64_t>((kernel->entry->args_nbytes + 7) / 8)};
   memcpy(work.args.data(), params->kernelParams[0], kernel->entry->args_nbytes);
-  return report(add_node(node, graph, dependencies, n_dependencies, std::move(work)));
+  return add_node(node, graph, dependencies, edges, n_dependencies, std::move(work));
+}
+
+cudaError_t cudaGraphAddKernelNode(cudaGraphNode_t* node, cudaGraph_t graph, const cudaGraphNode_t* dependencies,
+                                   size_t n_dependencies, const cudaKernelNodeParams* params) {
+  return report(add_kernel_node(node, graph, dependencies, nullptr, n_dependencies, params));
+}
+
+cudaError_t cudaGraphAddNode(cudaGraphNode_t* node, cudaGraph_t graph, const cudaGraphNode_t* dependencies,
+                             const cudaGraphEdgeData* edges, size_t n_dependencies,
+                             const cudaGraphNodeParams* params) {
+  if (!params || params->type != cudaGraphNodeTypeKernel) return report(cudaErrorInvalidValue);
+  return report(add_kernel_node(node, graph, dependencies, edges, n_dependencies, &params->kernel));
 }
 
 cudaError_t cudaGraphAddMemcpyNode1D(cudaGraphNode_t* node, cudaGraph_t graph, const cudaGraphNode_t* dependencies,
                                      size_t n_dependencies, void* dst, const void* src, size_t nbytes,
                                      cudaMemcpyKind kind) {
   if (nbytes == 0) return report(cudaErrorInvalidValue);
-  return report(add_node(node, graph, dependencies, n_dependencies, CopyWork{dst, src, nbytes, kind}));
+  return report(add_node(node, graph, dependencies, nullptr, n_dependencies, CopyWork{dst, src, nbytes, kind}));
 }
 
 cudaError_t cudaGraphAddMemsetNode(cudaGraphNode_t* node, cudaGraph_t graph, const cudaGraphNode_t* dependencies,
@@ -150,7 +173,7 @@ cudaError_t cudaGraphAddMemsetNode(cudaGraphNode_t* node, cudaGraph_t graph, con
       params && params->elementSize == 1 && params->height == 1 && params->width != 0 && params->value <= 255;
   if (!is_byte_fill) return report(cudaErrorInvalidValue);
   const FillWork work{params->dst, static_cast<unsigned char>(params->value), params->width};
-  return report(add_node(node, graph, dependencies, n_dependencies, work));
+  return report(add_node(node, graph, dependencies, nullptr, n_dependencies, work));
 }
 
 cudaError_t cudaGraphInstantiate(cudaGraphExec_t* exec, cudaGraph_t graph, unsigned long long flags) {

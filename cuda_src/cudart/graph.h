@@ -5,7 +5,7 @@
 #include <atomic>
 #include <memory>
 #include <mutex>
-#include <unordered_set>
+#include <unordered_map>
 #include <variant>
 #include <vector>
 
@@ -36,7 +36,7 @@ using Work = std::variant<KernelWork, CopyWork, FillWork>;
 struct Graph {
   std::mutex mutex;
   std::vector<Work> nodes;
-  std::unordered_set<uintptr_t> node_handles;
+  std::unordered_map<uintptr_t, size_t> node_indices;  // by handle
 };
 
 // An immutable copy of a graph's nodes. Launches of one executable never overlap each other.

@@ -44,7 +44,7 @@ HELIOS_KERNELS(HELIOS_TABLE_FIELDS)
    nullptr,                                           \
    fields_##id::run_block,                            \
    nullptr,                                           \
-   nullptr},
+   "helios_" #id},
 
 const HeliosKernel kernels[] = {HELIOS_KERNELS(HELIOS_TABLE_KERNEL)};
 const HeliosKernelLibrary library = {

@@ -44,7 +44,8 @@ def load_settings(arguments: argparse.Namespace) -> Settings:
 def core_path(model: str | None, settings: Settings) -> Path:
     """The core to load for MODEL: itself, or the one prepared from a GGUF. May download and prepare, with progress bars."""
     if model is None or model == DEFAULT_MODEL:
-        is_packaged = PACKAGED_CORE.is_file() and settings.kv in (None, "f16")  # what it was prepared with
+        is_usual = settings.kv in (None, "f16") and settings.device in ("auto", "cpu")  # what it was prepared with
+        is_packaged = PACKAGED_CORE.is_file() and is_usual
         return PACKAGED_CORE if is_packaged else _prepared(_pulled(), settings)
     path = Path(model)
     try:
@@ -76,6 +77,7 @@ def _prepared(gguf: Path, settings: Settings) -> Path:
     """Smaller settings are chosen at load, so only those above the usual ones make a core of their own."""
     from helios.ignition.preparation.kv_format import KvFormat
     from helios.ignition.prepare import DEFAULT_CONTEXT_TOKENS, PrepareOptions, prepared_core
+    from helios.ignition.signatures import target_of
 
     usual = PrepareOptions()
     context_tokens = settings.context or 0
@@ -85,4 +87,4 @@ def _prepared(gguf: Path, settings: Settings) -> Path:
         kv_format=KvFormat(settings.kv) if settings.kv else usual.kv_format,
     )
     with byte_progress("preparing") as report:
-        return prepared_core(gguf, report, options=options)
+        return prepared_core(gguf, report, options=options, target=target_of(settings.device))

@@ -17,7 +17,7 @@ from helios.errors import SettingError
 from helios.ignition.preparation.identity import name_of_file
 from helios.ignition.preparation.kv_format import KvFormat
 from helios.ignition.prepare import PrepareOptions, prepare
-from helios.ignition.signatures import host_target
+from helios.ignition.signatures import target_of
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -41,6 +41,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=KvFormat,
         choices=list(KvFormat),
         help="how keys and values are kept; q8 takes half the memory (f16, on cuda bf16)",
+    )
+    parser.add_argument(
+        "--device",
+        choices=("cpu", "cuda"),
+        default="cpu",
+        help="what it will be served on; a GPU need not be here (cpu)",
     )
     parser.add_argument("--sign", type=Path, metavar="KEY", help="Ed25519 key to sign with (this machine's)")
     parser.add_argument("--namespace", help=f"publisher namespace of the key ({LOCAL_NAMESPACE})")
@@ -78,7 +84,7 @@ def run(arguments: argparse.Namespace) -> int:
         prepare(
             arguments.model,
             output,
-            host_target(),
+            target_of(arguments.device),
             options,
             key=key,
             namespace=namespace,

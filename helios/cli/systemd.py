@@ -130,7 +130,7 @@ def _confinement(settings: Settings, user: str | None) -> Iterator[str]:
     yield f"CapabilityBoundingSet={capability}"
     yield f"AmbientCapabilities={capability}"
     yield f"PrivateUsers={'no' if capability else 'yes'}"  # a capability of a user namespace opens no port of the host
-    yield from _DEVICES[settings.device == "cpu"]
+    yield from _DEVICES[settings.device in ("cpu", "simt")]
     yield from _FIXED
 
 

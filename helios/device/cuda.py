@@ -1,6 +1,7 @@
-"""Why the CUDA device cannot be used here, in one clause.
+"""Finds the CUDA runtime and a GPU that can be used through it.
 
-It asks the real CUDA runtime, when there is one, and knows nothing else about GPUs. It never raises: the answer is text.
+It knows where the runtime library may lie and what has to be there beside it, and nothing of kernels. What is missing is one
+clause, the first of: runtime library, driver, GPU, its age.
 """
 
 from __future__ import annotations
@@ -10,35 +11,65 @@ import importlib.util
 from collections.abc import Iterator
 from pathlib import Path
 
+from helios import settings
+from helios.device import cudart as abi
 from helios.device.cudart import SUCCESS, Cudart
 from helios.errors import DeviceError
 
 LIBRARY_NAMES = ("libcudart.so.13", "libcudart.so.12", "libcudart.so")
 TOOLKIT_DIRECTORIES = (Path("/usr/local/cuda/lib64"),)
+PACKAGE_DIRECTORIES = (Path("cu13/lib"), Path("cuda_runtime/lib"))  # of nvidia-cuda-runtime 13, and of 12
+LEAST_CAPABILITY = 8  # of the oldest code in libhelios_cuda.so
+INSUFFICIENT_DRIVER = 35
+NO_DEVICE = 100
 
 
-def why_not() -> str:
-    """The first thing that is missing: the runtime library, the driver, the GPU, or kernels built for it."""
+def open_runtime(index: int) -> Cudart:
+    """The CUDA runtime with GPU `index` made this thread's. DeviceError is one clause that says what is missing."""
+    cudart = _find_runtime()
+    if cudart.integer("cudaDriverGetVersion") == 0:
+        raise DeviceError("there is no NVIDIA driver on this machine")
+    n_devices = ctypes.c_int()
+    code = cudart.function("cudaGetDeviceCount")(ctypes.byref(n_devices))
+    if code == NO_DEVICE or (code == SUCCESS and n_devices.value == 0):
+        raise DeviceError("there is no GPU on this machine")
+    if code == INSUFFICIENT_DRIVER:
+        version = cudart.integer("cudaRuntimeGetVersion")
+        raise DeviceError(f"the NVIDIA driver is too old for CUDA {version // 1000}.{version % 1000 // 10}")
+    if code != SUCCESS:
+        raise DeviceError(f"the NVIDIA driver reports {cudart.describe(code)}")
+    if index >= n_devices.value:
+        raise DeviceError(f"there is no GPU {index}, this machine has {n_devices.value}")
+    # The device first: flags are those of the current one, and would take memory on another.
+    cudart.call("cudaSetDevice", index)
+    cudart.call("cudaSetDeviceFlags", abi.DEVICE_BLOCKING_SYNC)
+    capability = cudart.integer("cudaDeviceGetAttribute", abi.ATTRIBUTE_CAPABILITY_MAJOR, index)
+    if capability < LEAST_CAPABILITY:
+        raise DeviceError(f"GPU {index} has compute capability {capability}, {LEAST_CAPABILITY}.0 is the least")
+    return cudart
+
+
+def why_not() -> str | None:
+    """Why no GPU can be used here, None when the first one can."""
+    try:
+        open_runtime(0)
+    except DeviceError as error:
+        return error.message
+    return None
+
+
+def _find_runtime() -> Cudart:
+    chosen = settings.cuda_runtime()
+    if chosen:
+        return Cudart(chosen)
     reason = "the CUDA runtime library (libcudart 12.8 or newer) is not installed"
     for candidate in _candidates():
         try:
-            cudart = Cudart(candidate)
+            return Cudart(candidate)
         except DeviceError as error:
             if "cannot be loaded" not in error.message:
                 reason = error.message
-            continue
-        return _missing_beyond(cudart)
-    return reason
-
-
-def _missing_beyond(cudart: Cudart) -> str:
-    if cudart.integer("cudaDriverGetVersion") == 0:
-        return "there is no NVIDIA driver on this machine"
-    n_devices = ctypes.c_int()
-    code = cudart.function("cudaGetDeviceCount")(ctypes.byref(n_devices))
-    if code != SUCCESS:
-        return f"the NVIDIA driver reports {cudart.describe(code)}"
-    return "this build of Helios has no CUDA kernels"
+    raise DeviceError(reason)
 
 
 def _candidates() -> Iterator[str]:
@@ -46,6 +77,6 @@ def _candidates() -> Iterator[str]:
     directories = list(TOOLKIT_DIRECTORIES)
     package = importlib.util.find_spec("nvidia")
     for root in (package.submodule_search_locations or ()) if package else ():
-        directories += (Path(root) / "cu13" / "lib", Path(root) / "cuda_runtime" / "lib")
+        directories += (Path(root) / directory for directory in PACKAGE_DIRECTORIES)
     for directory in directories:
         yield from (str(directory / name) for name in LIBRARY_NAMES if (directory / name).is_file())

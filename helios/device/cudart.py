@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable
-from ctypes import POINTER, byref, c_char_p, c_int, c_size_t, c_uint, c_ulonglong, c_void_p
+from ctypes import POINTER, byref, c_char_p, c_int, c_size_t, c_ubyte, c_uint, c_ulonglong, c_void_p
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +17,11 @@ from helios.errors import DeviceError
 SUCCESS = 0
 OUT_OF_MEMORY = 2
 NOT_READY = 600
-STICKY_ERRORS = frozenset({700, 719})  # the device is lost; releasing what it held reports this again
+# The device is lost for this process, and every later call reports it again, the release of what it held too: by the header,
+# illegal address, launch timeout, destroyed context, assertion, stack, instruction, alignment, address space, program counter,
+# launch failure, tensor memory leak, contained and uncorrectable memory errors, an ended MPS client, an external device, unknown.
+STICKY_ERRORS = frozenset({214, 220, 226, 700, 702, 709, 710, 714, 715, 716, 717, 718, 719, 721, 810, 911, 999})
+UNLOADING = 4  # the process ends, and the driver has let go of everything itself
 
 COPY_HOST_TO_DEVICE = 1
 COPY_DEVICE_TO_HOST = 2
@@ -31,8 +35,12 @@ DEVICE_BLOCKING_SYNC = 4
 
 ATTRIBUTE_N_PROCESSORS = 16
 ATTRIBUTE_CAPABILITY_MAJOR = 75
+ATTRIBUTE_CAPABILITY_MINOR = 76
 ATTRIBUTE_MAX_DYNAMIC_SHARED = 97
 FUNCTION_MAX_DYNAMIC_SHARED = 8
+NODE_KERNEL = 0
+PORT_PROGRAMMATIC = 1  # the edge leaves before the kernel has ended: the next one waits for it itself
+EDGE_PROGRAMMATIC = 1
 
 
 class Dim3(ctypes.Structure):
@@ -63,6 +71,23 @@ class MemsetParams(ctypes.Structure):
         ("width", c_size_t),
         ("height", c_size_t),
     )
+
+
+class GraphNodeParams(ctypes.Structure):
+    """cudaGraphNodeParams of a kernel node, 256 bytes; what is not named has to be zero."""
+
+    _fields_ = (
+        ("type", c_int),
+        ("reserved0", c_int * 3),
+        ("kernel", KernelNodeParams),
+        ("reserved1", c_size_t * 23),
+    )
+
+
+class EdgeData(ctypes.Structure):
+    """cudaGraphEdgeData, 8 bytes."""
+
+    _fields_ = (("from_port", c_ubyte), ("to_port", c_ubyte), ("type", c_ubyte), ("reserved", c_ubyte * 5))
 
 
 _OUT_INT = POINTER(c_int)
@@ -105,6 +130,7 @@ FUNCTIONS: dict[str, tuple[Any, ...]] = {
     "cudaGraphCreate": (_OUT_HANDLE, c_uint),
     "cudaGraphDestroy": (c_void_p,),
     "cudaGraphAddKernelNode": (_OUT_HANDLE, c_void_p, _HANDLES, c_size_t, POINTER(KernelNodeParams)),
+    "cudaGraphAddNode": (_OUT_HANDLE, c_void_p, _HANDLES, POINTER(EdgeData), c_size_t, POINTER(GraphNodeParams)),
     "cudaGraphAddMemcpyNode1D": (_OUT_HANDLE, c_void_p, _HANDLES, c_size_t, c_void_p, c_void_p, c_size_t, c_int),
     "cudaGraphAddMemsetNode": (_OUT_HANDLE, c_void_p, _HANDLES, c_size_t, POINTER(MemsetParams)),
     "cudaGraphInstantiate": (_OUT_HANDLE, c_void_p, c_ulonglong),
@@ -114,6 +140,8 @@ FUNCTIONS: dict[str, tuple[Any, ...]] = {
     "cudaGetLastError": (),
     "cudaPeekAtLastError": (),
 }
+# CUDA 12 has the functions with edges under these names, and others without edges under the plain ones.
+NAMES_OF_12 = {"cudaGraphAddNode": "cudaGraphAddNode_v2"}
 # Functions that return text: const char*(cudaError_t).
 TEXT_FUNCTIONS = ("cudaGetErrorName", "cudaGetErrorString")
 # Functions that only the host library has.
@@ -159,7 +187,7 @@ class Cudart:
     def release(self, name: str, handle: c_void_p) -> None:
         """Give `handle` back. A lost device reports its fault here again, which is not this call's failure."""
         code = self._functions[name](handle)
-        if code and code not in STICKY_ERRORS:
+        if code and code not in STICKY_ERRORS and code != UNLOADING:
             self.fail(name, code)
 
     def fail(self, name: str, code: int) -> None:
@@ -174,10 +202,9 @@ class Cudart:
 
 
 def _bind(library: ctypes.CDLL, name: str, argtypes: tuple[Any, ...], restype: Any) -> Callable[..., Any]:
-    try:
-        function = getattr(library, name)
-    except AttributeError:
-        raise DeviceError(f"runtime library {library._name} has no {name}; it is too old") from None
+    function = getattr(library, NAMES_OF_12.get(name, name), None) or getattr(library, name, None)
+    if function is None:
+        raise DeviceError(f"runtime library {library._name} has no {name}; it is too old")
     function.argtypes = argtypes
     function.restype = restype
     bound: Callable[..., Any] = function

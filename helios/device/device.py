@@ -20,48 +20,105 @@ from helios.device.memory import DeviceBuffer, PinnedBuffer, memory_free_bytes
 from helios.device.stream import Event, Stream
 from helios.errors import DeviceError
 
+
+def why_no_cuda() -> str | None:
+    """Why no GPU can be used here, None when one can."""
+    try:
+        libraries.cuda_kernel_library()
+    except DeviceError:
+        return cuda.why_not() or "this build of Helios has no CUDA kernels"
+    return cuda.why_not()
+
+
 _Memory = TypeVar("_Memory", bound=DeviceBuffer)
 
+LEAST_EARLY_CAPABILITY = 9  # of GPUs that start a kernel while the one before it ends
+CUDA_RESERVE_BYTES = (
+    1 << 30
+)  # of a GPU's memory, for executable graphs, what the driver loads later, and other processes
 STAGING_BYTES = 4 << 20  # one pinned block that uploads and downloads go through
 
 
 class Device:
-    """An open device. `name` is its kind, `reason` why it was taken, `target` the program family it runs."""
+    """An open device. `name` is its kind, `reason` why it was taken, `target` the program family it runs, `gpu_index`
+    a GPU's number for the runtime, None over the host runtime."""
 
-    def __init__(self, cudart: Cudart, kernels: KernelLibrary, name: str, target: str, reason: str) -> None:
+    def __init__(
+        self,
+        cudart: Cudart,
+        kernels: KernelLibrary,
+        name: str,
+        target: str,
+        reason: str,
+        gpu_index: int | None = None,
+    ) -> None:
         self.cudart = cudart
         self.kernels = kernels
         self.name = name
         self.target = target
         self.reason = reason
+        self._is_host = gpu_index is None
+        self._index = gpu_index or 0
         self.stream = Stream(cudart)
-        self.n_threads = cudart.integer("cudaDeviceGetAttribute", abi.ATTRIBUTE_N_PROCESSORS, 0)
-        self.max_dynamic_shared_bytes = cudart.integer("cudaDeviceGetAttribute", abi.ATTRIBUTE_MAX_DYNAMIC_SHARED, 0)
+        self.n_threads = self._attribute(abi.ATTRIBUTE_N_PROCESSORS)
+        self.max_dynamic_shared_bytes = self._attribute(abi.ATTRIBUTE_MAX_DYNAMIC_SHARED)
+        # The emulator's device is the host's, whose capability is the processor's.
+        least = 0 if self._is_host else LEAST_EARLY_CAPABILITY
+        self.starts_kernels_early = target == "cuda" and self._attribute(abi.ATTRIBUTE_CAPABILITY_MAJOR) >= least
         self._memory: list[DeviceBuffer] = []
         self._staging = self.pinned(STAGING_BYTES)
 
     @classmethod
-    def open(cls, name: str = "auto", n_threads: int | None = None) -> Device:
-        """Open `cpu`, `cuda` or `auto`; `n_threads` of the CPU device (None: all that this process may use).
+    def open(cls, name: str = "auto", n_threads: int | None = None, target: str | None = None) -> Device:
+        """Open `cpu`, `cuda`, `cuda:N` or `auto`: a GPU if there is one, and of the two what runs `target` if that is given.
+        `n_threads` is of the CPU device (None: all that this process may use).
 
         `simt` is the host runtime with the CUDA kernels over an emulator, for tests: the programs of a GPU, slowly.
         """
-        if name == "cuda":
-            raise DeviceError(f"device cuda cannot be used: {cuda.why_not()}", hint="serve with --device cpu")
+        kind, _, number = name.partition(":")
+        if kind == "cuda":
+            return cls._open_cuda(int(number or 0), "it was asked for")
         if name not in ("cpu", "simt", "auto"):
-            raise DeviceError(f"there is no device {name!r}", hint="use cpu, cuda or auto")
+            raise DeviceError(f"there is no device {name!r}", hint="use cpu, cuda, cuda:N or auto")
+        if name != "auto":
+            return cls._open_host(name, n_threads, "it was asked for")
+        if target is not None:
+            reason = "the core was prepared for it"
+            return cls._open_host("cpu", n_threads, reason) if target == "host" else cls._open_cuda(0, reason)
+        missing = why_no_cuda()
+        return cls._open_host("cpu", n_threads, missing) if missing else cls._open_cuda(0, "there is one")
+
+    @classmethod
+    def _open_host(cls, name: str, n_threads: int | None, reason: str) -> Device:
         cudart = Cudart(libraries.runtime_library())
         cudart.call("cudaSetDeviceFlags", abi.DEVICE_BLOCKING_SYNC)
         cudart.call("cudaSetDevice", 0)
         cudart.call("heliosHostSetThreads", n_threads or 0)
         if name == "simt":
-            path = libraries.simt_kernel_library()
-        else:
-            level = cudart.integer("cudaDeviceGetAttribute", abi.ATTRIBUTE_CAPABILITY_MAJOR, 0)
-            path = libraries.kernel_library(level)
-        why = cuda.why_not() if name == "auto" else "it was asked for"
-        target = "cuda" if name == "simt" else "host"
-        return cls(cudart, KernelLibrary.load(cudart, path), "cpu" if name == "auto" else name, target, why)
+            return cls(cudart, KernelLibrary.load(cudart, libraries.simt_kernel_library()), name, "cuda", reason)
+        level = cudart.integer("cudaDeviceGetAttribute", abi.ATTRIBUTE_CAPABILITY_MAJOR, 0)
+        return cls(cudart, KernelLibrary.load(cudart, libraries.kernel_library(level)), name, "host", reason)
+
+    @classmethod
+    def _open_cuda(cls, index: int, reason: str) -> Device:
+        name = f"cuda:{index}"
+        try:
+            path = libraries.cuda_kernel_library()
+            cudart = cuda.open_runtime(index)
+            kernels = KernelLibrary.load(cudart, path)
+        except DeviceError as error:
+            raise DeviceError(
+                f"device {name} cannot be used: {error.message}", hint="serve with --device cpu"
+            ) from error
+        return cls(cudart, kernels, name, "cuda", reason, index)
+
+    def make_current(self) -> None:
+        """Let this thread's calls go to this device. Every thread begins at the first one."""
+        if self._index:
+            self.cudart.call("cudaSetDevice", self._index)
+
+    def _attribute(self, number: int) -> int:
+        return self.cudart.integer("cudaDeviceGetAttribute", number, self._index)
 
     @property
     def multiplies_bf16(self) -> bool:
@@ -70,18 +127,29 @@ class Device:
 
     def allocate(self, size_bytes: int) -> DeviceBuffer:
         """Zeroed device memory; OutOfMemoryError with the numbers when there is no room."""
-        return self._keep(DeviceBuffer(self.cudart, size_bytes))
+        self.make_current()
+        memory = self._keep(DeviceBuffer(self.cudart, size_bytes))
+        if not self._is_host and size_bytes:  # the host library's is zero without being touched
+            self.stream.fill_async(memory.address, 0, size_bytes)
+            self.stream.synchronize()
+        return memory
 
     def pinned(self, size_bytes: int) -> PinnedBuffer:
         """Zeroed host memory for asynchronous copies."""
-        return self._keep(PinnedBuffer(self.cudart, size_bytes))
+        self.make_current()
+        memory = self._keep(PinnedBuffer(self.cudart, size_bytes))
+        if not self._is_host:
+            memory.view[:] = 0
+        return memory
 
     def new_stream(self) -> Stream:
         """A further stream; its owner closes it."""
+        self.make_current()
         return Stream(self.cudart)
 
     def new_event(self) -> Event:
         """An event; its owner closes it."""
+        self.make_current()
         return Event(self.cudart)
 
     def upload(self, address: int, data: npt.NDArray[np.uint8] | bytes | memoryview) -> None:
@@ -105,11 +173,14 @@ class Device:
 
     def trim_heap(self) -> None:
         """Give back what the process has freed and its C heap still holds: about 30 MB after a core was loaded."""
-        self.cudart.call("heliosHostTrimMemory")
+        if self._is_host:
+            self.cudart.call("heliosHostTrimMemory")
 
     def memory_free_bytes(self) -> int:
-        """What can still be allocated."""
-        return memory_free_bytes(self.cudart)
+        """What can still be allocated, less the reserve."""
+        self.make_current()
+        reserve_bytes = 0 if self._is_host else CUDA_RESERVE_BYTES
+        return max(0, memory_free_bytes(self.cudart) - reserve_bytes)
 
     def statistics(self) -> dict[str, int]:
         """Numbers for /metrics and tests."""

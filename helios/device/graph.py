@@ -14,9 +14,14 @@ from typing import Any, Self
 
 from helios.device.cudart import (
     COPY_BY_ADDRESS,
+    EDGE_PROGRAMMATIC,
     FUNCTION_MAX_DYNAMIC_SHARED,
+    NODE_KERNEL,
+    PORT_PROGRAMMATIC,
     Cudart,
     Dim3,
+    EdgeData,
+    GraphNodeParams,
     KernelNodeParams,
     MemsetParams,
 )
@@ -57,6 +62,7 @@ class Graph:
     def __init__(self, cudart: Cudart) -> None:
         self._cudart = cudart
         self._nodes: list[c_void_p] = []
+        self._kernels: set[int] = set()
         self._handle = cudart.create("cudaGraphCreate", 0)
         self._is_open = True
 
@@ -66,17 +72,27 @@ class Graph:
         geometry: Geometry,
         arguments: bytearray,
         depends_on: Sequence[int],
+        *,
+        starts_early: bool = False,
     ) -> None:
-        """Add a launch of `kernel` with one argument struct, which is copied here."""
+        """Add a launch of `kernel` with one argument struct, which is copied here. One that `starts_early` waits itself for what
+        it depends on, so that it is set up while that ends (where it is one kernel: edges of two kinds are not mixed)."""
         shared_bytes = geometry.shared_bytes
         if shared_bytes > DEFAULT_DYNAMIC_SHARED_BYTES:
             self._cudart.call("cudaFuncSetAttribute", kernel, FUNCTION_MAX_DYNAMIC_SHARED, shared_bytes)
         struct = (ctypes.c_char * len(arguments)).from_buffer(arguments)
         params = (c_void_p * 1)(ctypes.addressof(struct))
-        node = KernelNodeParams(
-            kernel.value, Dim3(geometry.n_blocks, 1, 1), Dim3(geometry.n_threads, 1, 1), shared_bytes, params
-        )
-        self._add("cudaGraphAddKernelNode", depends_on, byref(node))
+        grid, block = Dim3(geometry.n_blocks, 1, 1), Dim3(geometry.n_threads, 1, 1)
+        node = KernelNodeParams(kernel.value, grid, block, shared_bytes, params)
+        if starts_early and len(depends_on) == 1 and depends_on[0] in self._kernels:
+            edge = EdgeData(PORT_PROGRAMMATIC, 0, EDGE_PROGRAMMATIC)
+            before = (c_void_p * 1)(self._nodes[depends_on[0]].value)
+            whole = GraphNodeParams(type=NODE_KERNEL, kernel=node)
+            added = self._cudart.create("cudaGraphAddNode", self._handle, before, byref(edge), 1, byref(whole))
+            self._nodes.append(added)
+        else:
+            self._add("cudaGraphAddKernelNode", depends_on, byref(node))
+        self._kernels.add(len(self._nodes) - 1)
 
     def add_copy(self, destination: int, source: int, size_bytes: int, depends_on: Sequence[int]) -> None:
         """Add a copy between two addresses."""

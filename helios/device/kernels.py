@@ -45,7 +45,7 @@ class KernelLibrary:
             path = str(self.table.path).encode()
             self._images[""] = self._cudart.create("cudaLibraryLoadFromFile", path, *no_options)
         for name, signature in self.table.signatures.items():
-            symbol = signature.symbol or name
+            symbol = signature.symbol if signature.image else name
             handle = self._cudart.create("cudaLibraryGetKernel", self._images[signature.image], symbol.encode())
             self._check_arguments(signature, handle)
             self.handles[name] = handle

@@ -125,7 +125,8 @@ class _NodeLoader:
         self._patch_pointers(signature, node.relocations, extents, arguments)
         geometry = self._geometry(node)
         handle = self.device.kernels.handles[node.kernel]
-        graph.add_kernel(handle, geometry, arguments, depends_on)
+        starts_early = signature.waits and self.device.starts_kernels_early
+        graph.add_kernel(handle, geometry, arguments, depends_on, starts_early=starts_early)
 
     def _geometry(self, node: schema.KernelNode) -> Geometry:
         """The library's launch for the node's arguments, which the node's own has to be. The arguments' extents were accepted."""

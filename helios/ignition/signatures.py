@@ -10,7 +10,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from helios.device.device import Device
+from helios.device import libraries
+from helios.device.device import Device, why_no_cuda
 from helios.device.kernel_table import Geometry, KernelField, KernelTable
 from helios.ignition.preparation.layouts import RowForm
 
@@ -38,6 +39,16 @@ class Target:
     signatures: Mapping[str, KernelSignature]
     row_form: RowForm = RowForm.Q8
     geometry: Callable[[str, bytes], Geometry] = field(default=host_geometry, repr=False)
+
+
+def target_of(device: str) -> Target:
+    """What to prepare for, to serve on a device that is named as in the setting. Only `auto` looks whether there is a GPU."""
+    kind = device.partition(":")[0]
+    if kind == "auto":
+        kind = "cpu" if why_no_cuda() else "cuda"
+    if kind == "cpu":
+        return host_target()
+    return cuda_target(libraries.simt_kernel_library() if kind == "simt" else libraries.cuda_kernel_library())
 
 
 def host_target() -> Target:

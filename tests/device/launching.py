@@ -23,7 +23,7 @@ def kernel_node(
     """A launch of `kernel`: `pointers` maps field names to (buffer id, offset), `scalars` gives the other fields."""
     signature = library.table.signatures[kernel]
     arguments = bytearray(signature.args_size_bytes)
-    node = schema.KernelNode(kernel=kernel, grid_x=1, grid_y=1, grid_z=1, block_x=1, block_y=1, block_z=1)
+    node = schema.KernelNode(kernel=kernel, grid_y=1, grid_z=1, block_y=1, block_z=1)
     for field in signature.fields:
         if field.name in pointers:
             buffer, offset = pointers[field.name]
@@ -33,6 +33,8 @@ def kernel_node(
         elif not field.kind.is_pointer:
             struct.pack_into(FORMATS[field.kind], arguments, field.offset, scalars[field.name])
     node.arguments = bytes(arguments)
+    geometry = library.table.geometry(kernel, node.arguments)
+    node.grid_x, node.block_x, node.dynamic_shared_nbytes = geometry.n_blocks, geometry.n_threads, geometry.shared_bytes
     return schema.Node(kernel=node, depends_on=depends_on)
 
 

@@ -15,6 +15,8 @@ from helios.device.cudart import (
     HOST_FUNCTIONS,
     TEXT_FUNCTIONS,
     Cudart,
+    EdgeData,
+    GraphNodeParams,
     KernelNodeParams,
     MemsetParams,
 )
@@ -34,6 +36,8 @@ POINTERS: dict[str, Any] = {
     "const void*": c_void_p,
     "const char*": c_char_p,
     "const cudaGraphNode_t*": POINTER(c_void_p),
+    "const cudaGraphNodeParams*": POINTER(GraphNodeParams),
+    "const cudaGraphEdgeData*": POINTER(EdgeData),
     "const cudaKernelNodeParams*": POINTER(KernelNodeParams),
     "const cudaMemsetParams*": POINTER(MemsetParams),
 }
@@ -78,6 +82,7 @@ def test_structs_have_the_layout_of_cuda_13() -> None:
     assert ctypes.sizeof(KernelNodeParams) == 56
     offsets = {name: getattr(KernelNodeParams, name).offset for name, _ in KernelNodeParams._fields_}
     assert offsets == {"func": 0, "grid": 8, "block": 20, "shared_bytes": 32, "params": 40, "extra": 48}
+    assert (ctypes.sizeof(GraphNodeParams), GraphNodeParams.kernel.offset, ctypes.sizeof(EdgeData)) == (256, 16, 8)
     assert ctypes.sizeof(MemsetParams) == 40
     offsets = {name: getattr(MemsetParams, name).offset for name, _ in MemsetParams._fields_}
     assert offsets == {"dst": 0, "pitch": 8, "value": 16, "element_bytes": 20, "width": 24, "height": 32}

@@ -1,0 +1,235 @@
+"""The CUDA device over a stand-in for its runtime: what is missing is one sentence, and a GPU's programs run as on the emulator."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from helios.contract.schema import execution_pb2 as schema
+from helios.device import cuda, libraries
+from helios.device.cudart import STICKY_ERRORS, Cudart
+from helios.device.device import CUDA_RESERVE_BYTES, Device, why_no_cuda
+from helios.device.program import BoundBuffer, instantiate
+from helios.errors import DeviceError, OutOfMemoryError
+from tests.device.compiling import NATIVE, compile_cpp
+from tests.device.launching import kernel_node, program
+
+Script = Callable[..., None]
+
+
+@pytest.fixture(scope="module")
+def gpu_path(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("gpu") / "libcudart.so.13"
+    host = libraries.runtime_library()
+    flags = [
+        "-O1",
+        "-shared",
+        "-fPIC",
+        "-fvisibility=hidden",
+        "-Wl,--no-as-needed",
+        str(host),
+        f"-Wl,-rpath,{host.parent}",
+        "-ldl",
+    ]
+    result = compile_cpp(path, [NATIVE / "gpu.cpp"], flags)
+    assert result.returncode == 0, result.stderr
+    return path
+
+
+@pytest.fixture
+def script(gpu_path: Path, monkeypatch: pytest.MonkeyPatch) -> Script:
+    """script(...): what the stand-in says from now on."""
+    monkeypatch.setenv("HELIOS_CUDART", str(gpu_path))
+    monkeypatch.setenv("HELIOS_TEST_KERNELS", str(libraries.simt_kernel_library()))
+    library = ctypes.CDLL(str(gpu_path))
+
+    def set_script(
+        driver: int = 13000,
+        n_devices: int = 2,
+        count_code: int = 0,
+        capability: int = 9,
+        failing: str = "",
+        code: int = 0,
+    ) -> None:
+        library.gpu_script(driver, n_devices, count_code, capability, failing.encode(), code)
+
+    set_script()
+    return set_script
+
+
+def state(gpu_path: Path, what: str) -> int:
+    """A number of the stand-in's: early_edges, images or device."""
+    value: int = getattr(ctypes.CDLL(str(gpu_path)), f"gpu_{what}")()
+    return value
+
+
+def silu_gates(device: Device, n_nodes: int) -> tuple[schema.Program, list[BoundBuffer]]:
+    """y = silu(x) * x in a chain: each node reads what the one before it wrote."""
+    memory = device.allocate(4096)
+    counts = device.allocate(16)
+    device.upload(counts.address, (2).to_bytes(4, "little") * 4)
+    buffers = [
+        BoundBuffer("values", schema.BUFFER_KIND_STATE, memory.address, 4096),
+        BoundBuffer("counts", schema.BUFFER_KIND_STATE, counts.address, 16),
+    ]
+    nodes = []
+    for i in range(n_nodes):
+        pointers = {"n_rows": (1, 0), "gate": (0, 512 * i), "up": (0, 512 * i), "y": (0, 512 * (i + 1))}
+        node = kernel_node(device.kernels, "silu_gate.1", pointers, [i - 1] if i else [], rows_capacity=2, width=8)
+        nodes.append(node)
+    return program(*nodes), buffers
+
+
+MISSING = {
+    "there is no NVIDIA driver on this machine": {"driver": 0},
+    "there is no GPU on this machine": {"count_code": 100},
+    "the NVIDIA driver is too old for CUDA 13.0": {"driver": 11040, "count_code": 35},
+    "the NVIDIA driver reports unrecognized error code (803)": {"count_code": 803},
+    "there is no GPU 2, this machine has 2": {},
+    "GPU 2 has compute capability 7, 8.0 is the least": {"n_devices": 3, "capability": 7},
+    "cudaLibraryLoadData failed with unrecognized error code (209)": {
+        "n_devices": 3,
+        "failing": "cudaLibraryLoadData",
+        "code": 209,
+    },
+    "kernel 'page_table_update.1' takes 48 bytes in the device code and 40 in the table of": {
+        "n_devices": 3,
+        "failing": "cudaFuncGetParamInfo",
+        "code": 1,
+    },
+}
+
+
+@pytest.mark.parametrize("sentence", MISSING)
+def test_what_a_gpu_lacks_is_one_sentence(script: Script, sentence: str) -> None:
+    """RT-7, design 5: no silent fallback."""
+    script(**MISSING[sentence])
+    with pytest.raises(DeviceError) as refused:
+        Device.open("cuda:2")
+    text = str(refused.value)
+    assert text.startswith(f"device cuda:2 cannot be used: {sentence}")
+    assert text.endswith("; serve with --device cpu")
+    assert "\n" not in text
+
+
+def test_the_runtime_that_is_named_is_the_only_one_tried(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("HELIOS_CUDART", str(tmp_path / "libcudart.so.13"))
+    with pytest.raises(DeviceError, match=r"device cuda:0 cannot be used: .*tmp.*libcudart.so.13 cannot be loaded"):
+        Device.open("cuda")
+    assert "cannot be loaded" in (why_no_cuda() or "")
+
+
+def test_auto_takes_a_gpu_and_what_a_core_was_prepared_for(script: Script) -> None:
+    """Design 5: `auto` says what it took and why."""
+    for target, name, reason in [
+        (None, "cuda:0", "there is one"),
+        ("cuda", "cuda:0", "the core was prepared for it"),
+        ("host", "cpu", "the core was prepared for it"),
+    ]:
+        with Device.open("auto", n_threads=1, target=target) as device:
+            assert (device.name, device.reason) == (name, reason)
+    script(n_devices=0)
+    with Device.open("auto", n_threads=1) as device:
+        assert (device.name, device.reason) == ("cpu", "there is no GPU on this machine")
+    with pytest.raises(DeviceError, match="device cuda:0 cannot be used: there is no GPU on this machine"):
+        Device.open("auto", target="cuda")
+
+
+def test_all_device_code_is_loaded_and_every_kernel_found(script: Script, gpu_path: Path) -> None:
+    """CARD-3: the table's images and symbols are those that the driver is given."""
+    with Device.open("cuda:1") as device:
+        assert (device.name, device.target) == ("cuda:1", "cuda")
+        assert state(gpu_path, "images") == len(device.kernels.table.images) > 5
+        assert device.kernels.handles.keys() == device.kernels.table.signatures.keys()
+
+
+def test_threads_other_than_the_first_use_the_same_gpu(script: Script, gpu_path: Path) -> None:
+    with Device.open("cuda:1") as device:
+        for call in (
+            lambda: device.allocate(64),
+            lambda: device.pinned(64),
+            device.new_event,
+            device.memory_free_bytes,
+        ):
+            ctypes.CDLL(str(gpu_path)).cudaSetDevice(0)
+            call()
+            assert state(gpu_path, "device") == 1
+
+
+def test_memory_is_zeroed_and_a_reserve_is_kept(script: Script) -> None:
+    """RT-7: what the cache may have is what the driver calls free, less the reserve."""
+    with Device.open("cuda") as device:
+        assert not device.download(device.allocate(1000).address, 1000).any()
+        assert not device.pinned(1000).view.any()
+        assert device.memory_free_bytes() == (8 << 30) - CUDA_RESERVE_BYTES
+        with pytest.raises(OutOfMemoryError):
+            device.allocate(1 << 60)
+
+
+@pytest.mark.parametrize("capability", [8, 9, 12])
+def test_kernels_that_wait_themselves_start_early_where_the_gpu_can(
+    script: Script, gpu_path: Path, capability: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """CARD-3: an edge of the programmatic kind between two kernels; the first has nothing to follow."""
+    script(capability=capability)
+    with Device.open("cuda") as device:
+        waits = device.kernels.table.signatures["silu_gate.1"]
+        object.__setattr__(waits, "waits", True)
+        chain, buffers = silu_gates(device, 4)
+        graph = instantiate(device, chain, buffers, 1)
+        assert state(gpu_path, "early_edges") == (3 if capability >= 9 else 0)
+        graph.launch(device.stream)
+        device.stream.synchronize()
+        graph.close()
+        object.__setattr__(waits, "waits", False)
+        plain = instantiate(device, chain, buffers, 1)
+        assert state(gpu_path, "early_edges") == (3 if capability >= 9 else 0)
+        plain.close()
+
+
+@pytest.mark.parametrize("code", sorted(STICKY_ERRORS))
+def test_a_lost_device_is_told_once_and_released_in_silence(script: Script, code: int) -> None:
+    """CACHE-4: every code after which the driver refuses all."""
+    device = Device.open("cuda")
+    memory = device.allocate(64)
+    script(failing="cudaEventSynchronize", code=code)
+    with (
+        device.new_event() as event,
+        pytest.raises(DeviceError, match=rf"cudaEventSynchronize failed with .*\({code}\)"),
+    ):
+        event.synchronize()
+    script(failing="cudaFree", code=code)
+    memory.close()
+    device.close()
+
+
+def test_an_error_that_is_not_the_devices_end_is_told_at_release(script: Script) -> None:
+    with Device.open("cuda") as device:
+        memory = device.allocate(64)
+        script(failing="cudaFree", code=1)
+        with pytest.raises(DeviceError, match="cudaFree failed"):
+            memory.close()
+        script()
+
+
+def real_runtimes() -> list[str]:
+    """The runtime libraries with a path of their own that the search would try here."""
+    return [name for name in cuda._candidates() if "/" in name]
+
+
+def test_the_real_runtime_has_every_function_and_says_what_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Issue 7: symbols of CUDA 12.8 and 13; without a driver there is one clear line."""
+    if not real_runtimes() and not os.environ.get("CI"):
+        pytest.skip("there is no CUDA runtime here")
+    assert real_runtimes()
+    for path in real_runtimes():
+        cudart = Cudart(path)
+        assert cudart.integer("cudaRuntimeGetVersion") >= 12080
+        if cudart.integer("cudaDriverGetVersion") == 0:
+            monkeypatch.setenv("HELIOS_CUDART", path)
+            assert cuda.why_not() == "there is no NVIDIA driver on this machine"
+            assert cudart.function("cudaMalloc")(ctypes.byref(ctypes.c_void_p()), 64) == cuda.INSUFFICIENT_DRIVER
