@@ -40,10 +40,18 @@ HELIOS_INLINE void store_bf16_block(void* base, int32_t rows_capacity, int32_t r
   uint16_t* to = as<uint16_t>(base) + int64_t(row) * width + b * kBf16Block;
   float* sums = reinterpret_cast<float*>(as<uint16_t>(base) + int64_t(rows_capacity) * width);
   float rounded[kBf16Block];
+#if defined(__AVX512BF16__)
+  for (int i = 0; i < kBf16Block; i += 16) {
+    const __m256i halves = (__m256i)_mm512_cvtneps_pbh(load<__m512>(x + i));
+    store(to + i, halves);
+    store(rounded + i, _mm512_slli_epi32(_mm512_cvtepu16_epi32(halves), 16));
+  }
+#else
   for (int i = 0; i < kBf16Block; i++) {
     to[i] = round_to_bf16(x[i]);
     rounded[i] = bfloat_to_float(to[i]);
   }
+#endif
   const F8 sum = (load<F8>(rounded) + load<F8>(rounded + 8)) + (load<F8>(rounded + 16) + load<F8>(rounded + 24));
   sums[int64_t(row) * (width / kBf16Block) + b] = sum_lanes(sum);
 }

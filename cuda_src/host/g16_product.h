@@ -1,6 +1,6 @@
 // The sums of g16k8 weights and bf16 rows on the matrix unit: 16 tokens, 16 output rows and a block of 32 inputs are one
 // tile product from zero, which is exactly the P_b of linear_g16.cpp; vectors scale it and add it to the sums, a token a
-// register. A single row takes the same instructions, with tiles of one row. Float weights need no scaling, so their
+// register. A single row takes the same instructions, or vectors that give the same bits. Float weights need no scaling, so their
 // products are added up in the tile: acc + P_b is what the instruction computes.
 //
 // Pipeline: while the product of block b + 2 is multiplied, that of block b is stored and added. Few tokens unpack block
@@ -17,6 +17,7 @@ namespace helios {
 constexpr int kPanelGroups = 4, kPanelBlocks = 8, kStreamBlocks = 64;
 // A tile that was stored is better loaded two steps later: unpacked 2 ahead a block takes 24 ns, 4 ahead 15 (one row, cached).
 constexpr int kSlots = 4, kUnpackedAhead = 4;
+constexpr int kRowBlocks = 2;  // that a single row takes at once
 // Into the second cache: one row then takes 20 to 24 ns a block, with prefetches into the first, near or far, 28 to 31.
 constexpr int kPrefetchBytes = 16384;  // ahead of the block that is unpacked
 
@@ -80,7 +81,11 @@ struct G16Product {
       const Run run{w + int64_t(block) * Block::kNbytes, slots, x.row(first_token) + block * kG16Inputs,
                     x.width * int64_t(sizeof(uint16_t)), x_sums, n, sums};
       if (n_tokens == 1) {
-        multiply<kPart, 1, true>(run);
+        if constexpr (Tile::kRowByVectors) {
+          multiply_row(run);
+        } else {
+          multiply<kPart, 1, true>(run);
+        }
       } else if (n_tokens == 2) {
         multiply<kPart, 2, true>(run);
       } else if (n_tokens <= 4) {
@@ -118,6 +123,38 @@ struct G16Product {
         }
       }
     }
+  }
+
+  // One token: the chains of the tile product by vectors, which need no tile to be stored and loaded again.
+  static __attribute__((noinline)) void multiply_row(const Run& run) {
+    alignas(64) float x[kStreamBlocks * kG16Inputs];
+    for (int32_t i = 0; i < run.n * kG16Inputs; i += kG16Rows)
+      store(x + i, _mm512_slli_epi32(_mm512_cvtepu16_epi32(load<__m256i>(run.x + i)), 16));
+    F16 acc = load<F16>(run.sums);
+    int32_t b = 0;
+    for (; b + kRowBlocks <= run.n; b += kRowBlocks) acc = add_row_blocks<kRowBlocks>(run, b, x, acc);
+    for (; b < run.n; b++) acc = add_row_blocks<1>(run, b, x, acc);
+    store(run.sums, acc);
+  }
+
+  template <int N>
+  static HELIOS_INLINE F16 add_row_blocks(const Run& run, int32_t b, const float* x, F16 acc) {
+    const uint8_t* blocks = run.w + int64_t(b) * Block::kNbytes;
+    F16 even[N], odd[N];
+    HELIOS_UNROLL
+    for (int n = 0; n < N; n++) {
+      prefetch_ahead(run, b + n);
+      even[n] = odd[n] = splat<F16>(0.f);
+    }
+    Tile::template add_products<N>(blocks, x + b * kG16Inputs, even, odd);
+    HELIOS_UNROLL
+    for (int n = 0; n < N; n++) {
+      const uint8_t* block = blocks + n * Block::kNbytes;
+      if constexpr (Block::kHasOffset)
+        acc = fma(load_as_float<F16>(Block::offsets(block)), splat<F16>(run.x_sums[(b + n) * kTileRows]), acc);
+      acc = fma(load_as_float<F16>(Block::scales(block)) * splat<F16>(Tile::kUnscale), even[n] + odd[n], acc);
+    }
+    return acc;
   }
 
   static HELIOS_INLINE void unpack_ahead(const Run& run, int32_t b) {

@@ -12,13 +12,16 @@ namespace helios {
 
 constexpr int kPairRows = 4;  // tile rows that the 8 inputs of a lane fill
 
-// unpack_tile(block, tile): the values of the block divided by kUnscale.
+// unpack(block, tile): the values of the block divided by kUnscale. Where kRowByVectors, add_products(blocks, x, even,
+// odd) adds the chains of a tile product for one row of floats, of N consecutive blocks at once, since a chain waits 4
+// cycles for itself. For bytes that is faster than a tile of one row (22 ns a block, 28); for nibbles it is not (20, 16).
 template <class Block>
 struct TileOf;
 
 template <bool kOffset>
 struct TileOf<Q4G16<kOffset>> {
   static constexpr int kTiles = 1;  // for a block
+  static constexpr bool kRowByVectors = false;
   static constexpr float kUnscale = 1.f;
   static HELIOS_INLINE void unpack(const uint8_t* block, uint8_t* tile) {
     alignas(64) static constexpr uint16_t kUnsigned[16] = {0,      0x3f80, 0x4000, 0x4040, 0x4080, 0x40a0,
@@ -44,6 +47,7 @@ struct TileOf<Q4G16<kOffset>> {
 template <>
 struct TileOf<Q8G16> {
   static constexpr int kTiles = 1;
+  static constexpr bool kRowByVectors = true;
   static constexpr float kUnscale = 1.f / (1 << 24);  // a byte is converted where it lies, at the top of its word
   static HELIOS_INLINE void unpack(const uint8_t* block, uint8_t* tile) {
     const __m512i even = _mm512_setr_epi32(0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30);
@@ -54,6 +58,24 @@ struct TileOf<Q8G16> {
       uint8_t* rows = tile + kPairRows * kTileRowBytes * z;
       put_words(_mm512_permutex2var_epi32(a, even, b), rows);
       put_words(_mm512_permutex2var_epi32(a, odd, b), rows + 2 * kTileRowBytes);
+    }
+  }
+  template <int N>
+  static HELIOS_INLINE void add_products(const uint8_t* blocks, const float* x, F16 (&even)[N], F16 (&odd)[N]) {
+    const __m512i first = _mm512_setr_epi32(0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30);
+    HELIOS_UNROLL
+    for (int i = 0; i < 8; i++) {
+      HELIOS_UNROLL
+      for (int n = 0; n < N; n++) {
+        const uint8_t* lanes = blocks + n * Q8G16::kNbytes + i / 2 * 128;
+        const __m512i index = i % 2 ? _mm512_add_epi32(first, _mm512_set1_epi32(1)) : first;
+        const __m512i words = _mm512_permutex2var_epi32(load<__m512i>(lanes), index, load<__m512i>(lanes + 64));
+        const float* inputs = x + n * kG16Inputs + 4 * i;
+        even[n] = fma((F16)at_top<0>(words), splat<F16>(inputs[0]), even[n]);
+        odd[n] = fma((F16)at_top<1>(words), splat<F16>(inputs[1]), odd[n]);
+        even[n] = fma((F16)at_top<2>(words), splat<F16>(inputs[2]), even[n]);
+        odd[n] = fma((F16)at_top<3>(words), splat<F16>(inputs[3]), odd[n]);
+      }
     }
   }
   // Four bytes of each row: two tile rows.
@@ -86,6 +108,7 @@ HELIOS_INLINE void transpose_lanes(const uint8_t* p, __m512i (&rows)[kPairRows])
 template <>
 struct TileOf<FloatG16<Bfloat>> {
   static constexpr int kTiles = 1;
+  static constexpr bool kRowByVectors = false;
   static constexpr float kUnscale = 1.f;
   static HELIOS_INLINE void unpack(const uint8_t* block, uint8_t* tile) {
     for (int z = 0; z < 4; z++) {
@@ -99,6 +122,7 @@ struct TileOf<FloatG16<Bfloat>> {
 template <>
 struct TileOf<FloatG16<Half>> {
   static constexpr int kTiles = 2;  // the number rounded to bf16, and what is left of it
+  static constexpr bool kRowByVectors = false;
   static constexpr float kUnscale = 1.f;
   static HELIOS_INLINE void unpack(const uint8_t* block, uint8_t* tile) {
     for (int z = 0; z < 4; z++) {
