@@ -6,6 +6,7 @@ build of the kernels was at hand when it was prepared.
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -33,12 +34,14 @@ def host_geometry(_kernel: str, _arguments: bytes) -> Geometry:
 @dataclass(frozen=True, slots=True)
 class Target:
     """`name` is the program family ("host", "cuda") that an execution manifest names; its linear maps are fastest with activations
-    in `row_form`; `geometry` is the launch of a kernel for its argument struct, whose pointers do not count."""
+    in `row_form`; `geometry` is the launch of a kernel for its argument struct, whose pointers do not count; `launches`
+    stands for all of that in the key of a prepared core: equal text, equal launches."""
 
     name: str
     signatures: Mapping[str, KernelSignature]
     row_form: RowForm = RowForm.Q8
     geometry: Callable[[str, bytes], Geometry] = field(default=host_geometry, repr=False)
+    launches: str = ""
 
 
 def target_of(device: str) -> Target:
@@ -61,7 +64,8 @@ def host_target() -> Target:
 def cuda_target(path: Path) -> Target:
     """The kernels of a GPU, out of the library at `path`; no GPU is needed. DeviceError when it is no such library."""
     table = KernelTable.load(path)
-    return Target("cuda", _signatures(table), RowForm.BF16, table.geometry)
+    launches = hashlib.sha256(path.read_bytes()).hexdigest()  # a tuned kernel may be launched in another way
+    return Target("cuda", _signatures(table), RowForm.BF16, table.geometry, launches)
 
 
 def _signatures(table: KernelTable) -> dict[str, KernelSignature]:

@@ -110,7 +110,7 @@ class Attribution:
     def _between(self, start: int, end: int) -> Iterator[TokenPart]:
         for group in self._groups:
             first, last = max(start - group.start, 0), min(end - group.start, len(group.text))
-            if first < last:
+            if first < last and group.parts:  # none when a token begins a second character that is never finished
                 yield from _parts_of(group, first, last)
 
     def _forget(self, n_characters: int) -> None:
