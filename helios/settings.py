@@ -314,6 +314,11 @@ def kernel_target() -> str | None:
     return os.environ.get(ENVIRONMENT_PREFIX + "KERNELS") or None
 
 
+def activations() -> str | None:
+    """HELIOS_ACTIVATIONS: what the linear maps of a model prepared for the CPU read, `q8` or `bf16`."""
+    return os.environ.get(ENVIRONMENT_PREFIX + "ACTIVATIONS") or None
+
+
 def cuda_runtime() -> Path | None:
     """HELIOS_CUDART: the CUDA runtime library to load, where the search for one is not wanted."""
     return _environment_path("CUDART")

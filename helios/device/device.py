@@ -120,11 +120,6 @@ class Device:
     def _attribute(self, number: int) -> int:
         return self.cudart.integer("cudaDeviceGetAttribute", number, self._index)
 
-    @property
-    def multiplies_bf16(self) -> bool:
-        """Whether its linear maps are fastest with bf16 activations: a matrix unit adds their products."""
-        return self.target == "cuda" or self.kernels.table.target in libraries.MATRIX_UNIT_TARGETS
-
     def allocate(self, size_bytes: int) -> DeviceBuffer:
         """Zeroed device memory; OutOfMemoryError with the numbers when there is no room."""
         self.make_current()

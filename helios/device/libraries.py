@@ -24,7 +24,6 @@ TARGETS_BY_LEVEL = {
     5: ("x86-64-v4-amx", "x86-64-v4", "x86-64-v3", "x86-64"),
     8: ("aarch64",),
 }
-MATRIX_UNIT_TARGETS = frozenset({"x86-64-v4-amx"})
 
 
 def runtime_library() -> Path:

@@ -11,9 +11,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from helios import settings
 from helios.device import libraries
 from helios.device.device import Device, why_no_cuda
 from helios.device.kernel_table import Geometry, KernelField, KernelTable
+from helios.errors import SettingError
 from helios.ignition.preparation.layouts import RowForm
 
 
@@ -55,10 +57,21 @@ def target_of(device: str) -> Target:
 
 
 def host_target() -> Target:
-    """The kernels of the CPU device. Raises DeviceError when they have not been built."""
+    """The kernels of the CPU device. Raises DeviceError when they have not been built.
+
+    Activations are q8: they take the fewest operations a weight, which is what decoding a few streams asks for, on a matrix unit
+    too. bf16 is more exact, and with a matrix unit long prompts and many streams are faster (docs/performance.md).
+    """
     with Device.open("cpu", n_threads=1) as device:
-        form = RowForm.BF16 if device.multiplies_bf16 else RowForm.Q8
-        return Target(device.target, _signatures(device.kernels.table), form)
+        return Target(device.target, _signatures(device.kernels.table), _host_row_form())
+
+
+def _host_row_form() -> RowForm:
+    chosen = settings.activations()
+    forms = [RowForm.Q8, RowForm.BF16]
+    if chosen is not None and chosen not in forms:
+        raise SettingError(f"HELIOS_ACTIVATIONS is {chosen!r}, it must be {' or '.join(forms)}")
+    return RowForm(chosen) if chosen else RowForm.Q8
 
 
 def cuda_target(path: Path) -> Target:

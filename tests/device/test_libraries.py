@@ -23,8 +23,8 @@ def make_kernels(native: Path, *targets: str) -> None:
 
 
 def test_the_best_kernels_that_the_processor_runs_are_taken(native: Path) -> None:
-    make_kernels(native, "x86-64", "x86-64-v3", "x86-64-v4")
-    for level, target in ((1, "x86-64"), (3, "x86-64-v3"), (4, "x86-64-v4")):
+    make_kernels(native, "x86-64", "x86-64-v3", "x86-64-v4", "x86-64-v4-amx")
+    for level, target in ((1, "x86-64"), (3, "x86-64-v3"), (4, "x86-64-v4"), (5, "x86-64-v4-amx")):
         assert libraries.kernel_library(level).name == f"libhelios_kernels.{target}.so"
 
 
