@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,7 @@ from helios.ignition.capture import Capture
 from helios.ignition.checkpoints.gguf import open_gguf
 from helios.ignition.preparation.geometry import ServingGeometry
 from helios.ignition.preparation.kv_format import KvFormat
+from helios.ignition.preparation.layouts import RowForm
 from helios.ignition.recipes.hyperparameters import read_hyperparameters
 from helios.ignition.recipes.table import recipe_for
 from helios.ignition.signatures import host_target
@@ -27,6 +29,7 @@ def test_the_library_has_the_structs_of_the_header() -> None:
 
 
 @pytest.mark.parametrize("kv_format", KvFormat)
+@pytest.mark.parametrize("row_form", [RowForm.Q8, RowForm.BF16])
 @pytest.mark.parametrize(
     "model",
     [
@@ -37,9 +40,9 @@ def test_the_library_has_the_structs_of_the_header() -> None:
     ids=["fused", "separate", "floats"],
 )
 def test_no_kernel_reaches_past_the_tensors_that_it_was_given(
-    tmp_path: Path, model: TinyModel, kv_format: KvFormat
+    tmp_path: Path, model: TinyModel, row_form: RowForm, kv_format: KvFormat
 ) -> None:
-    capture = Capture(host_target())
+    capture = Capture(replace(host_target(), row_form=row_form))
     with open_gguf(write_tiny(tmp_path / "m.gguf", model)) as checkpoint:
         hyper = read_hyperparameters(checkpoint)
         geometry = ServingGeometry(hyper.context_tokens, 3, 64, model.vocabulary)
@@ -51,7 +54,7 @@ def test_no_kernel_reaches_past_the_tensors_that_it_was_given(
                 arguments = bytearray(node.kernel.arguments)
                 for offset in node.kernel.page_count_offsets:
                     struct.pack_into("<i", arguments, offset, 1)  # the tensor of a cache plane is its part of one page
-                extents = device.kernels.extents(node.kernel.kernel, bytes(arguments))
+                extents = device.kernels.table.extents(node.kernel.kernel, bytes(arguments))
                 for field, extent in zip(launch.signature.fields, extents, strict=True):
                     if field.kind.is_pointer:
                         tensor = launch.arguments[field.name]
