@@ -14,6 +14,7 @@ from helios.corefile.layout import CoreFormat
 from helios.corefile.origin import describe_rebuild_manifest, describe_weight_catalogs, kv_format_of
 from helios.corefile.reader import open_core
 from helios.errors import SettingError
+from tests.device.compiling import need_cuda_library
 from tests.ignition.tiny_model import TinyModel, write_tiny
 
 
@@ -100,3 +101,15 @@ def test_a_core_says_how_it_keeps_keys_and_values(gguf: Path) -> None:
 def test_a_key_and_a_namespace_go_together(gguf: Path, words: list[str]) -> None:
     with pytest.raises(SettingError, match="--sign and --namespace go together"):
         prepare(str(gguf), *words)
+
+
+def test_a_core_for_a_gpu_is_prepared_where_none_is(gguf: Path) -> None:
+    """Issue 7: its programs say how each kernel is launched."""
+    need_cuda_library()
+    assert prepare(str(gguf), "-o", "gpu.core", "--device", "cuda") == 0
+    with open_core(Path("gpu.core")) as core:
+        manifest = read_contents(core).manifest
+    kernels = [node.kernel for program in manifest.programs for node in program.nodes]
+    assert manifest.target == "cuda"
+    assert {kernel.block_x % 32 for kernel in kernels} == {0}
+    assert max(kernel.grid_x for kernel in kernels) > 1

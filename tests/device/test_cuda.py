@@ -8,6 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from gguf import GGMLQuantizationType as Q
 
 from helios.contract.schema import execution_pb2 as schema
 from helios.device import cuda, libraries
@@ -15,14 +16,18 @@ from helios.device.cudart import STICKY_ERRORS, Cudart
 from helios.device.device import CUDA_RESERVE_BYTES, Device, why_no_cuda
 from helios.device.program import BoundBuffer, instantiate
 from helios.errors import DeviceError, OutOfMemoryError
-from tests.device.compiling import NATIVE, compile_cpp
+from tests.device.compiling import NATIVE, compile_cpp, need_cuda_library
 from tests.device.launching import kernel_node, program
+from tests.end_to_end.devices import NAMESPACE, prepared
+from tests.ignition.tiny_model import TinyModel
+from tests.server.served_model import served_model
 
 Script = Callable[..., None]
 
 
 @pytest.fixture(scope="module")
 def gpu_path(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    need_cuda_library()
     path = tmp_path_factory.mktemp("gpu") / "libcudart.so.13"
     host = libraries.runtime_library()
     flags = [
@@ -172,7 +177,7 @@ def test_memory_is_zeroed_and_a_reserve_is_kept(script: Script) -> None:
 
 @pytest.mark.parametrize("capability", [8, 9, 12])
 def test_kernels_that_wait_themselves_start_early_where_the_gpu_can(
-    script: Script, gpu_path: Path, capability: int, monkeypatch: pytest.MonkeyPatch
+    script: Script, gpu_path: Path, capability: int
 ) -> None:
     """CARD-3: an edge of the programmatic kind between two kernels; the first has nothing to follow."""
     script(capability=capability)
@@ -214,6 +219,30 @@ def test_an_error_that_is_not_the_devices_end_is_told_at_release(script: Script)
         with pytest.raises(DeviceError, match="cudaFree failed"):
             memory.close()
         script()
+
+
+def test_a_core_that_was_prepared_where_no_gpu_is_is_served_on_one(
+    script: Script, gpu_path: Path, tmp_path: Path
+) -> None:
+    """CARD-3: `--device cuda` whole, with the emulator for the device code; a device that is lost ends every request once."""
+    core = prepared(tmp_path, TinyModel(type=Q.Q4_0), "cuda")
+    with served_model(core, device="cuda:1", threads=None, context=512, accept=NAMESPACE) as server:
+        assert " on cuda:1 (it was asked for)" in server.engine.description
+        asked = {"prompt": [1, 2, 3], "max_tokens": 5, "temperature": 0, "ignore_eos": True}
+        reply = server.post("/v1/completions", asked)
+        assert reply["usage"]["completion_tokens"] == 5
+        script(failing="cudaEventSynchronize", code=700)
+        for _ in range(2):
+            error = server.post("/v1/completions", asked, status=500)["error"]
+            assert error["code"] == "device_error"
+    script()
+
+
+def test_a_core_for_a_gpu_is_the_same_whichever_library_it_was_prepared_with(tmp_path: Path) -> None:
+    """CARD-3: so one that was prepared for a GPU answers on the emulator."""
+    need_cuda_library()
+    model = TinyModel(type=Q.Q4_1)
+    assert prepared(tmp_path, model, "cuda").read_bytes() == prepared(tmp_path, model, "simt").read_bytes()
 
 
 def real_runtimes() -> list[str]:
