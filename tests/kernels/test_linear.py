@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 import pytest
 
+from helios.device import libraries
 from helios.ignition.preparation.layouts import LAYOUTS
 from tests.kernels.formats import (
     ALL,
@@ -21,7 +22,7 @@ from tests.kernels.formats import (
     q8_rows_values,
     random_weights,
 )
-from tests.kernels.harness import REFUSED, Library, int32, on_every_target
+from tests.kernels.harness import REFUSED, Library, int32, load, on_every_target, runnable_targets
 
 LIVE_COUNTS = [1, 2, 3, 4, 5, 8, 16, 33, 128, 270]
 CAPACITY = 280
@@ -143,6 +144,28 @@ def test_a_row_has_the_same_bits_in_every_batch(library: Library, layout: str, k
             assert (y[:n_rows].view(np.uint32) == alone[:n_rows].view(np.uint32)).all()
             assert (y[n_rows:] == before[n_rows:]).all()
     assert len(grids) > 2 or not library.counts_tasks
+
+
+@pytest.mark.parametrize("layout", BF16_ROWS)
+@pytest.mark.parametrize("n_in", [32, 96, 160, 2112])
+def test_every_host_target_that_fuses_gives_the_bits_of_the_matrix_unit(layout: str, n_in: int) -> None:
+    """Blocks in odd and even numbers, and more than the kernels take in one go."""
+    rng = np.random.default_rng(6)
+    weights = random_weights(layout, 80, n_in, rng)
+    x = rng.standard_normal((37, n_in)).astype(np.float32)
+    outputs = {}
+    for target in runnable_targets():
+        if target in (libraries.SIMT_TARGET, "x86-64"):  # another order; no fused multiply-add
+            continue
+        library = load(target)
+        given = make_input(library, layout, x, 37)
+        for n_rows in (1, 2, 7, 16, 37):
+            y = np.zeros((37, 80), np.float32)
+            run_linear(library, f"linear.{layout}.1", weights, given.stored, y, n_rows, 80)
+            outputs[target, n_rows] = y[:n_rows].view(np.uint32)
+    first = outputs[next(iter(outputs))[0], 37]
+    for (target, n_rows), y in outputs.items():
+        assert (y == first[:n_rows]).all(), f"{target}, {n_rows} rows"
 
 
 @on_every_target
