@@ -10,6 +10,7 @@ import pytest
 from helios.cli import model
 from helios.errors import MissingFileError
 from helios.ignition import prepare, pull
+from helios.ignition.signatures import Target
 from helios.settings import Settings
 
 
@@ -18,8 +19,8 @@ def prepared(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     """Records what is prepared instead of preparing it."""
     calls: list[Any] = []
 
-    def prepared_core(path: Path, progress: Any, *, options: prepare.PrepareOptions) -> Path:
-        calls.append((path, options))
+    def prepared_core(path: Path, progress: Any, *, options: prepare.PrepareOptions, target: Target) -> Path:
+        calls.append((path, options, target))
         progress(1, 2)
         return Path("made.core")
 
@@ -35,6 +36,16 @@ def test_a_core_is_itself_and_a_gguf_is_prepared_whatever_their_names(tmp_path: 
     assert prepared == []
     assert model.core_path(str(gguf), Settings()) == Path("made.core")
     assert prepared[0][0] == gguf
+
+
+@pytest.mark.parametrize(("device", "target"), [("cpu", "host"), ("simt", "cuda")])
+def test_a_gguf_is_prepared_for_the_device_that_it_is_served_on(
+    tmp_path: Path, prepared: list[Any], device: str, target: str
+) -> None:
+    gguf = tmp_path / "model.gguf"
+    gguf.write_bytes(b"GGUF")
+    model.core_path(str(gguf), Settings(device=device))
+    assert prepared[0][2].name == target
 
 
 @pytest.mark.parametrize(
@@ -69,6 +80,7 @@ def test_no_model_means_the_packaged_core_or_else_the_pulled_one(
     assert model.core_path(None, Settings(kv="f16")) == packaged
     assert model.core_path(None, Settings(kv="q8")) == Path("made.core"), "the packaged core keeps f16"
     assert prepared[-1][1].kv_format == "q8"
+    assert model.core_path(None, Settings(device="simt")) == Path("made.core"), "the packaged core is the CPU device's"
 
 
 def test_a_model_that_is_not_there_is_named(tmp_path: Path) -> None:
