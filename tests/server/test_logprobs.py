@@ -105,6 +105,17 @@ def test_bytes_that_are_no_text_keep_their_entries(plain_tokenizer: Tokenizer) -
     assert b"".join(part.spelled for part in parts) == b"\xc3x"
 
 
+def test_two_characters_that_are_never_finished_keep_their_entries(plain_tokenizer: Tokenizer) -> None:
+    """The second one's replacement appears at the end of the answer, when its token was told with the first one's."""
+    attribution = Attribution(plain_tokenizer)
+    broken = [plain_tokenizer.encode("é", allow_special=False)[0]] * 2
+    for token_id in broken:
+        attribution.push(Token(token_id))
+    attribution.finish()
+    [parts] = attribution.take([("\ufffd\ufffd", "content")])
+    assert [part.token.token_id for part in parts] == broken
+
+
 @pytest.mark.parametrize(
     ("logprob", "shown"),
     [(None, -9999.0), (float("-inf"), -9999.0), (float("nan"), -9999.0), (-1e30, -9999.0), (-0.5, -0.5), (1e-9, 0.0)],
