@@ -168,11 +168,12 @@ class _Delivery:
 
     async def _stream_choice(self, events: EventStream, choice: Choice) -> None:
         opening = self._shape.opening(choice.index)
-        if opening is not None:
-            await events.send(self._chunk(opening))
         finish_reason: str | None = None
         while finish_reason is None:
             delta = await choice.next_delta()
+            if opening is not None:  # not before there is an answer: until then a failure has a status
+                await events.send(self._chunk(opening))
+                opening = None
             if delta.scores is not None:
                 entry, beside = self._shape.scores(choice.index, delta.scores)
                 await events.send(self._chunk(entry) | beside)

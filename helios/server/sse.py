@@ -1,7 +1,8 @@
 """Server-sent events over one exchange.
 
-It knows framing, how a stream closes and the one error event (HTTP-3); it knows no endpoint, whose Dialect it speaks. After the
-headers an error cannot be a status any more, so it becomes the last event, and then there is no `[DONE]`.
+It knows framing, how a stream closes and the one error event (HTTP-3); it knows no endpoint, whose Dialect it speaks. The headers
+go out with the first event: until then an error is still a status, and a front whose worker dies may ask another one. Afterwards it
+becomes the last event, and then there is no `[DONE]`.
 """
 
 from __future__ import annotations
@@ -51,10 +52,12 @@ class EventStream:
         self._ping_timer: asyncio.TimerHandle | None = None
 
     async def __aenter__(self) -> EventStream:
-        self._exchange.start(200, (("Content-Type", "text/event-stream; charset=utf-8"), *_HEADERS))
         self._last_sent_s = self._loop.time()
         self._schedule_ping()
         return self
+
+    def _begin(self) -> None:
+        self._exchange.start(200, (("Content-Type", "text/event-stream; charset=utf-8"), *_HEADERS))
 
     async def send(self, document: Mapping[str, Any]) -> None:
         """One event with a JSON document as its data."""
@@ -68,9 +71,14 @@ class EventStream:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> bool:
-        """End the stream: as the API closes one, or with one error event. A cancelled exchange has nobody to tell."""
+        """End the stream: as the API closes one, or with one error event; what fails before the first event is raised. A cancelled
+        exchange has nobody to tell."""
         if self._ping_timer is not None:
             self._ping_timer.cancel()
+        if self._exchange.status is None:
+            if error is not None:
+                return False
+            self._begin()
         if error is None:
             if self._dialect.closing:
                 await self._send(self._dialect.closing)
@@ -90,6 +98,8 @@ class EventStream:
 
     async def _send(self, event: bytes) -> None:
         self._last_sent_s = self._loop.time()
+        if self._exchange.status is None:
+            self._begin()
         if not self._exchange.try_write(event):
             await self._exchange.write(event)
 
@@ -99,5 +109,7 @@ class EventStream:
     def _ping(self) -> None:
         if self._loop.time() >= self._last_sent_s + self._ping_interval_s:
             self._last_sent_s = self._loop.time()
+            if self._exchange.status is None:
+                self._begin()
             self._exchange.write_filler(self._dialect.ping)
         self._schedule_ping()

@@ -45,7 +45,7 @@ def test_a_client_that_goes_cancels_its_generations(
         for _ in range(n_tokens):
             generation.give(token(server.engine, "a"))
         wait_until(lambda generation=generation: generation.n_taken == n_tokens)
-    if is_stream:
+    if is_stream and n_tokens:
         read_until(connection, b"role")
     if is_reset:
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")
@@ -229,7 +229,7 @@ def test_shutdown_lets_open_answers_finish(start_server: Callable[..., RunningSe
     idle, busy = server.connect(), server.connect()
     busy.sendall(raw_chat(stream=True))
     generation = server.generation()
-    received = read_until(busy, b"role")
+    received = b""
     stopping = threading.Thread(target=server.stop)
     stopping.start()
     assert idle.recv(1) == b""

@@ -127,7 +127,7 @@ class Client:
     def failed_with(self) -> str:
         """The code of the one error that this answer ends with."""
         status, body = self.begin(), self._seen + self._response.read()
-        if not self._is_stream:
+        if not self._is_stream or status != 200:  # a stream that had not begun fails like a whole answer
             assert status == 500
             return str(json.loads(body)["error"]["code"])
         events = list(events_of(body))

@@ -82,6 +82,39 @@ def test_a_failure_within_a_large_event_comes_after_it(
     assert [event for event in events if "error" in event] == events[-1:]
 
 
+def test_what_fails_before_the_first_event_has_a_status(
+    start_server: Callable[..., RunningServer], engine: ScriptedEngine
+) -> None:
+    """HTTP-3: so that whoever stands before several servers can ask another one."""
+    engine.answer = None
+    server = start_server()
+    connection = server.connect()
+    connection.sendall(raw_chat(stream=True))
+    server.generation(0).fail(DeviceError("fault 7"))
+    status, _, body = read_response(connection, bytearray())
+    assert status >= 500
+    assert "fault 7" in json.loads(body)["error"]["message"]
+
+
+def test_silence_before_the_first_event_is_broken_by_a_comment(
+    start_server: Callable[..., RunningServer], engine: ScriptedEngine
+) -> None:
+    """HTTP-2: proxies see a response begin, and from then on a failure is the last event."""
+    engine.answer = None
+    server = start_server(ping_interval=0.05)
+    connection = server.connect()
+    connection.sendall(raw_chat(stream=True))
+    received = b""
+    while b": ping" not in received:
+        received += connection.recv(1 << 16)
+    assert received.startswith(b"HTTP/1.1 200 ")
+    server.generation(0).fail(DeviceError("fault 7"))
+    while not received.endswith(b"\r\n0\r\n\r\n"):
+        received += connection.recv(1 << 16)
+    blocks = unchunked(received.partition(b"\r\n\r\n")[2]).decode().removesuffix("\n\n").split("\n\n")
+    assert "error" in json.loads(blocks[-1].removeprefix("data: "))
+
+
 def test_the_connection_goes_on_after_a_stream(server: RunningServer) -> None:
     """Keep-alive: the end of a stream is its last chunk, not the end of the connection."""
     connection = server.connect()
