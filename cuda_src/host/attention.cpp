@@ -43,10 +43,10 @@ bool find_pages(const Args& a, int32_t slot, int32_t segment, int32_t n_position
   return true;
 }
 
-// One segment of `n_heads` heads of `n_rows` consecutive positions of one slot; part[row * n_heads + head].
+// One segment of `n_heads` heads of `n_rows` consecutive positions of one slot; part[row * n_heads + head]. Positions past
+// the segment see all of it, so rows of several slots that have its pages in common are a block too.
 struct Block {
-  const float* query;  // of the first row and head
-  int64_t row_stride;  // of queries
+  const float* query[kRowsTogether];  // of the first head of each row
   int32_t slot, position, n_rows, n_heads, kv_head;
 };
 template <class Format, int Q>
@@ -54,7 +54,7 @@ void attend_queries(const Block& b, int32_t segment, const SegmentPages& pages, 
   SegmentQueries<Q> s;
   for (int i = 0; i < Q; i++) {
     const int32_t row = i / b.n_heads;
-    const float* query = b.query + row * b.row_stride + i % b.n_heads * head_dim;
+    const float* query = b.query[row] + i % b.n_heads * head_dim;
     for (int32_t d = 0; d < head_dim; d++) s.query[d][i] = query[d];
     s.n_positions[i] = n_visible(b.position + row, segment);
     s.part[i] = part[i];
@@ -70,7 +70,7 @@ void attend_block(const Args& a, const Block& b, int32_t segment, float* const* 
       for (int32_t i = 0; i < n_queries; i++) empty_part(part[i], a.head_dim);
     }
     for (int32_t row = 0; b.n_rows > 1 && row < b.n_rows; row++) {  // the first rows may not need the bad page
-      const Block alone{b.query + row * b.row_stride, 0, b.slot, b.position + row, 1, b.n_heads, b.kv_head};
+      const Block alone{{b.query[row]}, b.slot, b.position + row, 1, b.n_heads, b.kv_head};
       attend_block<Format>(a, alone, segment, part + row * b.n_heads);
     }
     return;
@@ -167,7 +167,7 @@ struct Attention {
       for (int32_t head = 0; head < heads_each; head += kHeadsTogether) {
         const int32_t n_heads = heads_each - head < kHeadsTogether ? heads_each - head : kHeadsTogether;
         attend_heads(a, row, kv_head * heads_each + head,
-                     Block{nullptr, qkv_stride(a), slot, position, step, n_heads, kv_head});
+                     Block{{}, slot, position, step, n_heads, kv_head});
       }
     }
   }
@@ -177,7 +177,8 @@ struct Attention {
     float* part[kMaxQueries];
     Merged merged[kMaxQueries];
     const int32_t n_queries = b.n_rows * b.n_heads;
-    b.query = as<float>(a.qkv) + row * b.row_stride + int64_t(head) * a.head_dim;
+    for (int32_t i = 0; i < b.n_rows; i++)
+      b.query[i] = as<float>(a.qkv) + (row + i) * qkv_stride(a) + int64_t(head) * a.head_dim;
     for (int32_t i = 0; i < n_queries; i++) {
       part[i] = parts[i];
       merged[i].start(a.head_dim);
@@ -236,17 +237,56 @@ struct AttentionSplit {
       attend_part(a, int32_t(item / segments / a.n_kv_heads), int32_t(item / segments % a.n_kv_heads),
                   int32_t(item % segments));
   }
-  static void attend_part(const Args& a, int32_t row, int32_t kv_head, int32_t segment) {
+  // The segment's page ids when the row sees all of it, else null.
+  static const int32_t* whole_segment(const Args& a, int32_t row, int32_t segment) {
     const int32_t position = as<int32_t>(a.row_position)[row], slot = as<int32_t>(a.row_slot)[row];
+    const int64_t first_page = int64_t(segment) * kSegmentPages;
+    if (position < 0 || n_visible(position, segment) < kSegment || !in_range(slot, a.n_slots)) return nullptr;
+    if (first_page + kSegmentPages > a.pages_per_slot) return nullptr;
+    return as<int32_t>(a.page_table) + int64_t(slot) * a.pages_per_slot + first_page;
+  }
+  // Rows whose lanes have a segment in the same pages (a common prefix) read it together, a few at a time. `rows` are
+  // those that `row` reads it for: none when a row before it does.
+  static int32_t rows_together(const Args& a, int32_t row, int32_t segment, int32_t (&rows)[kRowsTogether]) {
+    rows[0] = row;
+    const int32_t* pages = whole_segment(a, row, segment);
+    if (!pages) return 1;
+    const int32_t n_rows = live_count(a.counts, HELIOS_COUNT_ROWS, a.rows_capacity);
+    int32_t n_before = 0, n = 1;
+    for (int32_t other = 0; other < n_rows && n < kRowsTogether; other++) {
+      const int32_t* theirs = other == row ? nullptr : whole_segment(a, other, segment);
+      if (!theirs || theirs[0] != pages[0] || memcmp(theirs, pages, sizeof(int32_t) * kSegmentPages)) continue;
+      if (other < row) {
+        n_before++;
+      } else if (n_before % kRowsTogether == 0) {
+        rows[n++] = other;
+      }
+    }
+    return n_before % kRowsTogether == 0 ? n : 0;
+  }
+  static void attend_part(const Args& a, int32_t row, int32_t kv_head, int32_t segment) {
+    const int32_t position = as<int32_t>(a.row_position)[row];
     if (position < 0 || segment >= n_segments(position)) return;
-    const int32_t heads_each = a.n_heads / a.n_kv_heads;
+    int32_t rows[kRowsTogether];
+    const int32_t n = rows_together(a, row, segment, rows);
+    if (n == kRowsTogether) return attend_rows(a, rows, n, kv_head, segment);
+    for (int32_t i = 0; i < n; i++) attend_rows(a, rows + i, 1, kv_head, segment);
+  }
+  static void attend_rows(const Args& a, const int32_t* rows, int32_t n_rows, int32_t kv_head, int32_t segment) {
+    const int32_t heads_each = a.n_heads / a.n_kv_heads, slot = as<int32_t>(a.row_slot)[rows[0]];
+    // Rows that go together see all of the segment, wherever they end.
+    const int32_t position = n_rows > 1 ? segment * kSegment + (kSegment - 1) : as<int32_t>(a.row_position)[rows[0]];
     for (int32_t first = 0; first < heads_each; first += kHeadsTogether) {
       const int32_t n_heads = heads_each - first < kHeadsTogether ? heads_each - first : kHeadsTogether,
                     head = kv_head * heads_each + first;
-      float* part[kHeadsTogether] = {};
-      for (int32_t h = 0; h < n_heads; h++) part[h] = as<float>(a.partials) + partial_at(a, row, head + h, segment);
-      const float* query = as<float>(a.qkv) + row * qkv_stride(a) + int64_t(head) * a.head_dim;
-      attend_block<Format>(a, Block{query, 0, slot, position, 1, n_heads, kv_head}, segment, part);
+      Block b{{}, slot, position, n_rows, n_heads, kv_head};
+      float* part[kMaxQueries] = {};
+      for (int32_t i = 0; i < n_rows; i++) {
+        b.query[i] = as<float>(a.qkv) + rows[i] * qkv_stride(a) + int64_t(head) * a.head_dim;
+        for (int32_t h = 0; h < n_heads; h++)
+          part[i * n_heads + h] = as<float>(a.partials) + partial_at(a, rows[i], head + h, segment);
+      }
+      attend_block<Format>(a, b, segment, part);
     }
   }
 };

@@ -146,6 +146,28 @@ def test_rows_of_one_prompt_have_the_bits_of_single_steps(library: Library, kv: 
 
 @on_every_target
 @in_every_format
+def test_lanes_with_a_common_prefix_have_the_bits_of_single_steps(library: Library, kv: str) -> None:
+    """Their first segment is in the same pages, the second in some; one of them has a bad page, which the rest do not."""
+    n, rng = 11, np.random.default_rng(5)
+    cache = Cache(n, 40, 2, 32, rng, kv)
+    shared, bad = [0, 2, 3, 5, 6, 7, 9, 10], [8]
+    cache.page_table[shared, :16] = cache.page_table[0, :16]
+    cache.page_table[[5, 7], 16:32] = cache.page_table[5, 16:32]
+    cache.page_table[bad, :16] = cache.page_table[0, :16]
+    cache.page_table[bad, 15] = cache.n_pages
+    q = rng.standard_normal((n, 6, 32)).astype(np.float32)
+    positions, slots = int32(300, 600, 255, 256, 30, 520, 254, 639, 400, 511, 270), np.arange(n, dtype=np.int32)
+    together = run_split(library, cache, q, positions, slots, n)
+    for i in range(n):
+        one = slice(i, i + 1)
+        np.testing.assert_array_equal(run_split(library, cache, q[one], positions[one], slots[one], 1), together[one])
+    for n_rows in (4, 6, 9):
+        some = run_split(library, cache, q, positions, slots, n_rows, order="shuffled")
+        np.testing.assert_array_equal(some[:n_rows], together[:n_rows])
+
+
+@on_every_target
+@in_every_format
 def test_a_bad_page_hides_only_the_segments_that_need_it(library: Library, kv: str) -> None:
     n = 40
     cache, q, positions, _ = random_case(6, 2, 32, list(range(n)), kv)
