@@ -164,7 +164,7 @@ static_assert(sizeof(HeliosCompletionHeader) == 32 && sizeof(HeliosCompletionLan
 // group there (8 or 16).
 // g16k8: blocks ascending, acc = fma(d_b, P_b, acc), P_b the float sum of the block's 32 products q*x (in float; a whole number of up
 // to 8 bits is exact in bf16), its order the device's own; q4_1 adds fma(m_b, sum_b, acc) for each block. Float weights: acc + P_b,
-// those of f16 as the sum of two bf16 numbers.
+// those of f16 as the sum of two bf16 numbers. A device may cut the blocks into parts, by their number alone, and add those in order.
 #define HELIOS_linear_1(F) \
   F(R, n_rows) F(R, x) F(R, weight) F(W, y) F(I, rows_capacity) F(I, n_in) F(I, n_out) F(I, y_stride)
 #define HELIOS_linear_add_1(F) \

@@ -22,6 +22,9 @@
 
 #include "instructions.h"
 
+// Before a loop whose turns are constants and index registers; and before one that would cost too many of them.
+#define HELIOS_UNROLL _Pragma("unroll")
+#define HELIOS_NO_UNROLL _Pragma("unroll 1")
 #define HELIOS_SHARED(type, name, n) __shared__ type name[n]
 
 // Dynamic shared memory, from its first byte on.

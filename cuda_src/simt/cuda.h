@@ -11,7 +11,10 @@
 #define __global__
 #define __device__
 #define __host__
+#define HELIOS_UNROLL
+#define HELIOS_NO_UNROLL
 #define __forceinline__ inline __attribute__((always_inline))
+#define __noinline__ __attribute__((noinline))
 
 #define threadIdx (helios::simt::current->thread->index)
 #define blockIdx (helios::simt::current->index)
@@ -73,6 +76,7 @@ struct __half {
 };
 inline float __half2float(__half v) { return helios::simt::half_to_float(v.bits); }
 inline __half __float2half_rn(float v) { return {helios::simt::float_to_half(v)}; }
+inline __half __ushort_as_half(uint16_t bits) { return {bits}; }
 struct __nv_bfloat16 {
   uint16_t bits;
 };

@@ -119,12 +119,10 @@ inline uint32_t add_bf16(uint32_t a, uint32_t b) {
   return pack_bf16(simt::low_half(a) + simt::low_half(b), simt::high_half(a) + simt::high_half(b));
 }
 
-inline void copy_async_4(void* to, const void* from, bool is_there = true,
-                         HELIOS_CALLER) {
+inline void copy_async_4(void* to, const void* from, bool is_there = true, HELIOS_CALLER) {
   simt::copy_async(to, is_there ? from : nullptr, 4, simt::Site{"cp.async", file, line});
 }
-inline void copy_async_16(void* to, const void* from, bool is_there = true,
-                          HELIOS_CALLER) {
+inline void copy_async_16(void* to, const void* from, bool is_there = true, HELIOS_CALLER) {
   simt::copy_async(to, is_there ? from : nullptr, 16, simt::Site{"cp.async", file, line});
 }
 inline void commit_copies() { simt::current->thread->copy_group++; }

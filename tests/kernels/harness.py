@@ -28,6 +28,7 @@ from helios.errors import DeviceError
 
 REFUSED = (1 << 64) - 1
 PAGE = mmap.PAGESIZE
+DEVICE_ALIGNMENT = 16  # of every tensor of a plan; kernels for a GPU copy so many bytes at once
 CANARY = 0xA5
 
 # What a processor must report to run a kernel library.
@@ -96,22 +97,23 @@ _libc.mprotect.restype = ctypes.c_int
 
 
 class GuardedBytes:
-    """`nbytes` of memory that ends at an unmapped page and has canary bytes before it."""
+    """`nbytes` of memory before an unmapped page, as near to it as the alignment lets it, with canary bytes on both sides."""
 
-    def __init__(self, nbytes: int) -> None:
+    def __init__(self, nbytes: int, alignment: int = 1) -> None:
         n_pages = max(1, -(-nbytes // PAGE))
         self._map = mmap.mmap(-1, (n_pages + 1) * PAGE)
         whole = np.frombuffer(self._map, np.uint8)
         base = whole.ctypes.data
         end = n_pages * PAGE
-        self.bytes = whole[end - nbytes : end]
-        self._before = whole[: end - nbytes]
-        self._before[:] = CANARY
-        self.address = base + end - nbytes
+        begin = (end - nbytes) // alignment * alignment
+        self.bytes = whole[begin : begin + nbytes]
+        self._before, self._after = whole[:begin], whole[begin + nbytes : end]
+        self._before[:] = self._after[:] = CANARY
+        self.address = base + begin
         assert _libc.mprotect(base + end, PAGE, 0) == 0  # PROT_NONE
 
     def is_intact(self) -> bool:
-        return bool((self._before == CANARY).all())
+        return bool((self._before == CANARY).all() and (self._after == CANARY).all())
 
 
 @dataclass(frozen=True)
@@ -165,7 +167,7 @@ class Kernel:
                 continue
             raw = given[name].reshape(-1).view(np.uint8)
             assert raw.size >= nbytes, f"{self.name}: {name} has {raw.size} bytes, the extent is {nbytes}"
-            memory[name] = GuardedBytes(nbytes)
+            memory[name] = GuardedBytes(nbytes, DEVICE_ALIGNMENT if self.entry.run_block else 1)
             memory[name].bytes[:] = raw[:nbytes]
         for name, other in (aliases or {}).items():
             memory[name] = memory[other]
@@ -176,7 +178,7 @@ class Kernel:
         for name, _, kind in self.fields:
             if kind not in POINTER_KINDS or name in (aliases or {}):
                 continue
-            assert memory[name].is_intact(), f"{self.name} wrote before {name}"
+            assert memory[name].is_intact(), f"{self.name} wrote around {name}"
             raw = given[name].reshape(-1).view(np.uint8)
             if kind == 0 and name not in (aliases or {}).values():
                 assert (raw[: extents[name]] == memory[name].bytes).all(), f"{self.name} wrote into {name}"

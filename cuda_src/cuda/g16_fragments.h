@@ -1,0 +1,117 @@
+// A (group of 16 rows, block of 32 inputs) of the g16k8 weight layouts as a warp multiplies it: the left operands of two
+// mma.sync of 16 inputs each. Lane (g, t) = (lane / 4, lane % 4) has inputs 8t..8t+7 of rows 2g and 2g+1: row i of an
+// operand is row 2i of the group, row i+8 row 2i+1, and the order of the inputs is the layout's own. So every lane
+// reads its weights, its scales and (fragment_of_rows) its inputs at one place each.
+//
+// Whole numbers become bf16 without a conversion: 0x4300 | q is 128 + q for q < 128, and the difference is exact.
+#pragma once
+#include "formats_g16.h"
+
+namespace helios::cuda {
+
+constexpr int kG16XNbytes = 2 * kG16Inputs;  // of one row's inputs of a block
+
+// kProducts operands for each half of the block (half h: inputs 8t+4h .. 8t+4h+3); scale and offset of rows 2g, 2g+1.
+template <class Weights>
+struct G16Fragment {
+  uint32_t a[Weights::kProducts][2][4];
+  float scale[2], offset[2];
+};
+
+template <bool kHasOffset_>
+struct Q4Fragments : Q4G16<kHasOffset_> {
+  static constexpr bool kHasOffset = kHasOffset_;
+  static constexpr int kProducts = 1;
+  static __device__ __forceinline__ void read(const uint8_t* block, int g, int t, uint32_t (&a)[kProducts][2][4]) {
+    constexpr uint32_t kLess = kHasOffset ? 0xc300c300u : 0xc308c308u;  // -128; -136
+    const uint2 words = *reinterpret_cast<const uint2*>(block + (t * kG16Rows + 2 * g) * 4);
+    HELIOS_UNROLL for (int j = 0; j < 4; j++) {
+      a[0][j / 2][j % 2 * 2] = add_bf16((words.x >> 4 * j & 0x000f000fu) | 0x43004300u, kLess);
+      a[0][j / 2][j % 2 * 2 + 1] = add_bf16((words.y >> 4 * j & 0x000f000fu) | 0x43004300u, kLess);
+    }
+  }
+};
+
+struct Q8Fragments : Q8G16 {
+  static constexpr bool kHasOffset = false;
+  static constexpr int kProducts = 1;
+  // Bytes 0 and 1 as bf16: 128 + the low 7 bits, less 128, or less 256 for a negative one.
+  static __device__ __forceinline__ uint32_t pair(uint32_t bytes) {
+    const uint32_t apart = (bytes & 0xffu) | (bytes & 0xff00u) << 8;
+    return add_bf16((apart & 0x007f007fu) | 0x43004300u, (apart & 0x00800080u) | 0xc300c300u);
+  }
+  static __device__ __forceinline__ void read(const uint8_t* block, int g, int t, uint32_t (&a)[kProducts][2][4]) {
+    const uint4 words = *reinterpret_cast<const uint4*>(block + (t * kG16Rows + 2 * g) * 8);
+    const uint32_t upper[2] = {words.x, words.y}, lower[2] = {words.z, words.w};
+    HELIOS_UNROLL for (int half = 0; half < 2; half++) {
+      a[0][half][0] = pair(upper[half]);
+      a[0][half][1] = pair(lower[half]);
+      a[0][half][2] = pair(upper[half] >> 16);
+      a[0][half][3] = pair(lower[half] >> 16);
+    }
+  }
+};
+
+// Two rows' lanes of 16-bit elements, by pairs of inputs.
+__device__ __forceinline__ void read_g16_pairs(const uint8_t* block, int g, int t, uint32_t (&a)[2][4]) {
+  const uint4* lanes = reinterpret_cast<const uint4*>(block) + t * kG16Rows + 2 * g;
+  const uint4 upper = lanes[0], lower = lanes[1];
+  a[0][0] = upper.x, a[0][2] = upper.y, a[1][0] = upper.z, a[1][2] = upper.w;
+  a[0][1] = lower.x, a[0][3] = lower.y, a[1][1] = lower.z, a[1][3] = lower.w;
+}
+
+struct Bf16Fragments : FloatG16<__nv_bfloat16> {
+  static constexpr bool kHasOffset = false;
+  static constexpr int kProducts = 1;
+  static __device__ __forceinline__ void read(const uint8_t* block, int g, int t, uint32_t (&a)[kProducts][2][4]) {
+    read_g16_pairs(block, g, t, a[0]);
+  }
+};
+
+// A half is the sum of two bf16: rounded to one, and what is left (at most 4 bits).
+struct F16Fragments : FloatG16<__half> {
+  static constexpr bool kHasOffset = false;
+  static constexpr int kProducts = 2;
+  static __device__ __forceinline__ void read(const uint8_t* block, int g, int t, uint32_t (&a)[kProducts][2][4]) {
+    read_g16_pairs(block, g, t, a[0]);
+    HELIOS_UNROLL for (int i = 0; i < 8; i++) {
+      uint32_t& pair = a[0][i / 4][i % 4];
+      const float low = __half2float(__ushort_as_half(uint16_t(pair))),
+                  high = __half2float(__ushort_as_half(uint16_t(pair >> 16)));
+      pair = pack_bf16(low, high);
+      a[1][i / 4][i % 4] = pack_bf16(low - __uint_as_float(pair << 16), high - __uint_as_float(pair & 0xffff0000u));
+    }
+  }
+};
+
+template <class Weights>
+__device__ __forceinline__ void read_fragment(const uint8_t* block, int lane, G16Fragment<Weights>& fragment) {
+  const int g = lane / 4;
+  Weights::read(block, g, lane % 4, fragment.a);
+  for (int i = 0; i < 2; i++) {
+    fragment.scale[i] = Weights::scale(block, 2 * g + i);
+    fragment.offset[i] = Weights::kHasOffset ? Weights::offset(block, 2 * g + i) : 0.f;
+  }
+}
+
+// The lane's part of 8 rows of a block's inputs, 64 bytes a row: inputs 8t..8t+7 of row g.
+__device__ __forceinline__ uint4 fragment_of_rows(const uint8_t* rows, int lane) {
+  return reinterpret_cast<const uint4*>(rows)[lane];
+}
+
+// acc = fma(offset, sum, acc), acc = fma(scale, P, acc): weight rows 2g (acc[0], acc[1]) and 2g+1, input rows 2t and 2t+1,
+// whose sums are at `sums`. P starts at zero, so that the order of its products is within the block.
+template <class Weights>
+__device__ __forceinline__ void add_block(float (&acc)[4], const G16Fragment<Weights>& weights, const uint4& x,
+                                          const float* sums) {
+  float product[4] = {};
+  const uint32_t halves[2][2] = {{x.x, x.y}, {x.z, x.w}};
+  HELIOS_UNROLL for (int part = 0; part < Weights::kProducts; part++)
+  HELIOS_UNROLL for (int half = 0; half < 2; half++) multiply_add(product, weights.a[part][half], halves[half]);
+  HELIOS_UNROLL for (int i = 0; i < 4; i++) {
+    if (Weights::kHasOffset) acc[i] = fmaf(weights.offset[i / 2], sums[i % 2], acc[i]);
+    acc[i] = fmaf(weights.scale[i / 2], product[i], acc[i]);
+  }
+}
+
+}  // namespace helios::cuda
