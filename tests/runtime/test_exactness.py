@@ -36,14 +36,22 @@ def make_requests(seed: int, n_requests: int) -> list[GenerationRequest]:
     return requests
 
 
-@pytest.fixture(scope="module", params=["f16", "q8"])
-def core(request: pytest.FixtureRequest, default_gguf: Path) -> Path:
-    return prepared_core(default_gguf, options=PrepareOptions(kv_format=KvFormat(request.param)))
+@pytest.fixture(
+    scope="module", params=[("f16", 1), ("f16", 2), ("q8", 2)], ids=["f16, 1 thread", "f16, 2 threads", "q8, 2 threads"]
+)
+def setup(request: pytest.FixtureRequest) -> tuple[str, int]:
+    """How keys and values are kept, and the number of threads."""
+    return (request.param[0], request.param[1])
 
 
-@pytest.fixture(scope="module", params=[1, 2], ids=["1 thread", "2 threads"])
-def model(request: pytest.FixtureRequest, core: Path) -> Iterator[LoadedModel]:
-    with LoadedModel(core, request.param, N_PAGES) as loaded:
+@pytest.fixture(scope="module")
+def core(setup: tuple[str, int], default_gguf: Path) -> Path:
+    return prepared_core(default_gguf, options=PrepareOptions(kv_format=KvFormat(setup[0])))
+
+
+@pytest.fixture(scope="module")
+def model(setup: tuple[str, int], core: Path) -> Iterator[LoadedModel]:
+    with LoadedModel(core, setup[1], N_PAGES) as loaded:
         yield loaded
 
 
