@@ -25,6 +25,7 @@ from tests.kernels import (
 )
 from tests.kernels.formats import ALL
 from tests.kernels.harness import load
+from tests.kernels.paged import FORMATS
 from tests.simt.conduct import CONDUCTS, Conduct, conducted
 
 Check = Callable[..., None]
@@ -41,13 +42,17 @@ CHECKS: list[Check] = [
     *(partial(test_linear.test_linear_add_adds_and_silu_gate_gates, layout=layout) for layout in ALL),
     partial(test_elementwise.test_bias_is_added_to_live_rows_and_columns, order="serial"),
     partial(test_elementwise.test_silu_gate_is_the_same_in_any_place, width=13, is_in_place=True),
-    test_attention.test_a_bad_page_hides_only_the_segments_that_need_it,
+    *(partial(test_attention.test_a_bad_page_hides_only_the_segments_that_need_it, kv=kv) for kv in FORMATS),
     test_attention.test_nan_stays_in_its_row,
-    partial(test_attention.test_both_ways_agree_with_float64_and_with_each_other, shape=(2, 1, 16)),
+    *(
+        partial(test_attention.test_both_ways_agree_with_float64_and_with_each_other, shape=(2, 1, 16), kv=kv)
+        for kv in FORMATS
+    ),
     test_rope.test_overflowing_halves_become_infinite_and_small_ones_subnormal,
     *(
-        partial(test_rope.test_rows_are_rotated_and_cached, is_interleaved=each, order="serial", **ROPE_SHAPE)
+        partial(test_rope.test_rows_are_rotated_and_cached, is_interleaved=each, order="serial", kv=kv, **ROPE_SHAPE)
         for each in (True, False)
+        for kv in FORMATS
     ),
     partial(test_page_copy.test_a_saved_page_is_the_page_and_nothing_else_changes, order="serial"),
     partial(test_page_copy.test_a_restored_page_is_the_row_and_nothing_else_changes, order="serial"),
