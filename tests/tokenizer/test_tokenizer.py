@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -231,3 +232,63 @@ def test_a_single_token_is_one_that_spells_all_of_a_text(byte_level: Tokenizer, 
 
 def test_added_tokens_are_those_with_a_spelling_of_their_own(byte_level: Tokenizer) -> None:
     assert byte_level.added_tokens == {each: byte_level.token_id(each) for each in ("<|end|>", "<think>")}
+
+
+@pytest.fixture(scope="module", params=[vocabularies.byte_level, vocabularies.sentencepiece])
+def asset(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> bytes:
+    return _asset(request.param, tmp_path_factory)
+
+
+@given(text=TEXTS)
+def test_plain_text_has_the_tokens_that_a_tokenizer_of_its_own_gives_it(asset: bytes, text: str) -> None:
+    """Both halves of a `Tokenizer` use one model; the library alone, read for this, agrees where nothing is respelled."""
+    alone = tokenizers.Tokenizer.from_buffer(asset)
+    alone.encode_special_tokens = True
+    ids = alone.encode(text, add_special_tokens=False).ids
+    tokenizer = Tokenizer.from_bytes(asset)
+    if not any(map(tokenizer.is_special, ids)) and tokenizer.token_id("<unk>") not in ids:
+        assert tokenizer.encode(text, allow_special=False) == ids
+
+
+@pytest.mark.parametrize("cut", [{"truncation": {"max_length": 3}}, {"padding": {"length": 9}}])
+def test_an_asset_neither_cuts_nor_fills_up_what_is_encoded(
+    tmp_path_factory: pytest.TempPathFactory, cut: dict[str, dict[str, int]]
+) -> None:
+    asset = _asset(vocabularies.byte_level, tmp_path_factory)
+    library = tokenizers.Tokenizer.from_buffer(asset)
+    if "truncation" in cut:
+        library.enable_truncation(3)
+    else:
+        library.enable_padding(length=9)
+    tokenizer = Tokenizer.from_bytes(library.to_str().encode())
+    for allow_special in (False, True):
+        assert tokenizer.decode(tokenizer.encode("xyzxyz", allow_special=allow_special)) == "xyzxyz"
+
+
+def test_added_tokens_in_any_order_and_with_gaps_keep_their_ids(tmp_path_factory: pytest.TempPathFactory) -> None:
+    settings = json.loads(_asset(vocabularies.byte_level, tmp_path_factory))
+    plain = {"single_word": False, "lstrip": False, "rstrip": False, "normalized": False}
+    settings["added_tokens"].insert(0, {"id": 4000, "content": "<later>", "special": True, **plain})
+    asset = json.dumps(settings).encode()
+    ids = {text: id_ for id_, text in _added(tokenizers.Tokenizer.from_buffer(asset)).items()}
+    tokenizer = Tokenizer.from_bytes(asset)
+    assert tokenizer.added_tokens == ids
+    assert tokenizer.encode("<later><|end|>", allow_special=True) == [ids["<later>"], ids["<|end|>"]]
+    assert tokenizer.decode(tokenizer.encode("<later>", allow_special=False)) == "<later>"
+
+
+def test_guarded_tokens_are_special_in_plain_text_alone(byte_level: Tokenizer) -> None:
+    think = byte_level.single_token("<think>")
+    guarded = byte_level.guarded(["<think>"])
+    assert think in byte_level.encode("<think>", allow_special=False)
+    assert think not in guarded.encode("<think>", allow_special=False)
+    assert guarded.byte_table(skip_special=False) is byte_level.byte_table(skip_special=False)
+
+
+def _asset(kind: Callable[[Path], Path], factory: pytest.TempPathFactory) -> bytes:
+    with open_gguf(kind(factory.mktemp("asset") / "model.gguf")) as file:
+        return prepare_tokenizer(file)[0]
+
+
+def _added(library: tokenizers.Tokenizer) -> dict[int, str]:
+    return {id_: token.content for id_, token in library.get_added_tokens_decoder().items()}
