@@ -29,6 +29,11 @@ def expected_attention(cache: Cache, q: np.ndarray, positions: np.ndarray, slots
     return out
 
 
+def tolerance(library: Library, kv: str) -> float:
+    """Sums in float; the matrix units of a GPU take queries and weights as two bf16 numbers each, 2^-17 of them off."""
+    return 2e-5 if library.target == "simt" and kv != "f16" else 3e-6
+
+
 def qkv_of(q: np.ndarray, n_kv_heads: int) -> np.ndarray:
     padding = np.full((len(q), 2 * n_kv_heads, q.shape[2]), np.nan, np.float32)
     return np.concatenate([q, padding], axis=1)
@@ -104,7 +109,7 @@ def test_both_ways_agree_with_float64_and_with_each_other(
 ) -> None:
     cache, q, positions, slots = random_case(*shape, [0, 1, 15, 16, 100, 255, 256, 300, 511, 512, 777], kv)
     whole = run_whole(library, cache, q, positions, slots, len(q))
-    np.testing.assert_allclose(whole, expected_attention(cache, q, positions, slots), atol=3e-6)
+    np.testing.assert_allclose(whole, expected_attention(cache, q, positions, slots), atol=tolerance(library, kv))
     split = run_split(library, cache, q, positions, slots, len(q))
     np.testing.assert_array_equal(split.view(np.uint32), whole.view(np.uint32))
 
