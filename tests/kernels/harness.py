@@ -24,9 +24,12 @@ import pytest
 from helios.device import cudart as abi
 from helios.device import libraries
 from helios.device.cudart import Cudart
+from helios.device.device import why_no_cuda
 from helios.errors import DeviceError
+from tests.kernels import on_gpu
 
 REFUSED = (1 << 64) - 1
+CUDA_TARGET = "cuda"
 PAGE = mmap.PAGESIZE
 DEVICE_ALIGNMENT = 16  # of every tensor of a plan; kernels for a GPU copy so many bytes at once
 CANARY = 0xA5
@@ -174,7 +177,11 @@ class Kernel:
         for name, offset, kind in self.fields:
             if kind in POINTER_KINDS:
                 args[offset : offset + 8] = memory[name].address.to_bytes(8, "little")
-        n_tasks = self._run(args, n_threads, order, seed)
+        if self.entry.image:
+            pointer_offsets = [offset for _, offset, kind in self.fields if kind in POINTER_KINDS]
+            n_tasks = on_gpu.run(self.name, args, pointer_offsets, memory.values())
+        else:
+            n_tasks = self._run(args, n_threads, order, seed)
         for name, _, kind in self.fields:
             if kind not in POINTER_KINDS or name in (aliases or {}):
                 continue
@@ -222,13 +229,15 @@ class Library:
     @property
     def counts_tasks(self) -> bool:
         """Whether the number of tasks follows the live counts. That of thread blocks follows the capacities."""
-        return self.target != libraries.SIMT_TARGET
+        return self.target not in (libraries.SIMT_TARGET, CUDA_TARGET)
 
     def __getitem__(self, name: str) -> Kernel:
         return self.kernels[name]
 
 
 def _library_path(target: str) -> Path:
+    if target == CUDA_TARGET:
+        return libraries.cuda_kernel_library()
     return libraries.runtime_library().with_name(f"libhelios_kernels.{target}.so")
 
 
@@ -259,7 +268,8 @@ def runnable_targets() -> list[str]:
             "cudaDeviceGetAttribute", abi.ATTRIBUTE_CAPABILITY_MAJOR, 0
         )  # asks for AMX
     flags = _processor_flags()
-    return [target for target, needs in NEEDS.items() if needs <= flags and _library_path(target).is_file()]
+    host = [target for target, needs in NEEDS.items() if needs <= flags and _library_path(target).is_file()]
+    return host if why_no_cuda() else [*host, CUDA_TARGET]
 
 
 on_every_target = pytest.mark.parametrize("library", [pytest.param(load(t), id=t) for t in runnable_targets()])
@@ -267,7 +277,8 @@ on_every_target = pytest.mark.parametrize("library", [pytest.param(load(t), id=t
 
 # For what would take seconds over the emulator.
 on_every_host_target = pytest.mark.parametrize(
-    "library", [pytest.param(load(t), id=t) for t in runnable_targets() if t != libraries.SIMT_TARGET]
+    "library",
+    [pytest.param(load(t), id=t) for t in runnable_targets() if t not in (libraries.SIMT_TARGET, CUDA_TARGET)],
 )
 
 

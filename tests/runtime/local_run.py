@@ -49,8 +49,8 @@ class Outcome:
 
 
 class LoadedModel:
-    """A core on the CPU device with `n_threads` threads and a cache of `n_pages` pages; owner closes. `n_rows`: snapshots, as many
-    as the core has room for when None."""
+    """A core on `device` with a cache of `n_pages` pages; owner closes. `n_threads` is of the CPU device. `n_rows`: snapshots, as
+    many as the core has room for when None."""
 
     def __init__(
         self,
@@ -62,10 +62,11 @@ class LoadedModel:
         n_rows: int | None = None,
         n_host_pages: int = 0,
         n_host_rows: int = 0,
+        device: str = "cpu",
     ) -> None:
         self.core: Core = open_core(core_path)
         self.bootstrap = Bootstrap.load(self.core, acceptance)
-        self.device = Device.open("cpu", n_threads)
+        self.device = Device.open(device, n_threads)
         contract = self.bootstrap.contract
         self.shape = CacheShape(
             contract.page_tokens,
