@@ -11,6 +11,10 @@
 #include "emulator.h"
 #include "fiber.h"
 
+#if defined(__SANITIZE_ADDRESS__)
+#include <sanitizer/asan_interface.h>
+#endif
+
 namespace helios::simt {
 
 thread_local Block* current __attribute__((tls_model("initial-exec"))) = nullptr;
@@ -18,6 +22,7 @@ thread_local Block* current __attribute__((tls_model("initial-exec"))) = nullptr
 namespace {
 
 constexpr size_t kStackBytes = 64 << 10, kGuardBytes = 4 << 10;
+constexpr size_t kStackUsedBytes = kStackBytes - 2 * kGuardBytes;  // below the top of any: they are staggered by up to 3 KB
 constexpr size_t kSharedBytes = 227 << 10, kCanaryBytes = 64;  // shared memory of a block; bytes after each array
 constexpr size_t kSharedAlignment = 128;
 constexpr unsigned char kUnset = 0xff;                        // shared memory starts as NaN
@@ -51,6 +56,13 @@ struct SharedArray {
   size_t offset, nbytes;
 };
 
+// A fiber never returns from its frames: what AddressSanitizer forbids to touch around them ends here.
+void forget_frames([[maybe_unused]] void* from, [[maybe_unused]] size_t nbytes) {
+#if defined(__SANITIZE_ADDRESS__)
+  __asan_unpoison_memory_region(from, nbytes);
+#endif
+}
+
 // Stacks side by side, an unmapped page below each; their tops are staggered, or all would share the same cache sets.
 class Stacks {
  public:
@@ -60,7 +72,10 @@ class Stacks {
     if (memory == MAP_FAILED) abort();
     memory_ = static_cast<char*>(memory);
   }
-  ~Stacks() { munmap(memory_, kMaxThreads * kStackBytes); }
+  ~Stacks() {
+    forget_frames(memory_, kMaxThreads * kStackBytes);
+    munmap(memory_, kMaxThreads * kStackBytes);
+  }
   Stacks(const Stacks&) = delete;
   Stacks& operator=(const Stacks&) = delete;
 
@@ -145,6 +160,7 @@ bool Engine::run(const char* kernel, Entry entry, const void* args, const Helios
     thread.warp->arrived = 0;
     thread.copy_group = 0;
     thread.copies.clear();
+    forget_frames(thread.stack_top - kStackUsedBytes, kStackUsedBytes);
     thread.stack_pointer = prepare_stack(thread.stack_top, start_thread);
     make_ready(thread);
   }
