@@ -39,7 +39,7 @@ def test_any_group_of_heads_agrees_with_float64_in_both_forms(shape: tuple[int, 
 @pytest.mark.parametrize("conduct", CONDUCTS, ids=str)
 def test_a_prompt_in_chunks_has_the_bits_of_single_steps(conduct: Conduct, kv: str) -> None:
     """Tiles begin at other rows, hold fewer, or hold rows of two slots: nothing of it shows."""
-    cache, q, positions, _ = random_case(6, 2, 40, list(range(247, 265)), kv)
+    cache, q, positions, _ = random_case(6, 2, 72, list(range(247, 265)), kv)
     slots = np.array([0] * 11 + [1] * 7, np.int32)
     library = load("simt")
     with conducted(conduct):
