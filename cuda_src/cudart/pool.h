@@ -1,9 +1,12 @@
 // A pool of worker threads that runs the tasks of one kernel launch (a phase) at a time.
 // It knows no stream and no graph. A phase ends when all its tasks are done, not when all threads have arrived, so a
-// worker that sleeps or was taken off its CPU delays nobody unless it holds a task; each task runs exactly once.
+// worker that sleeps or was taken off its CPU delays nobody unless it holds a task; each task runs exactly once. Each thread
+// has a run of neighbouring tasks, whose weights are one stream that the processor can fetch ahead, and helps with the
+// others' when its own is done.
 #pragma once
 #include <atomic>
 #include <cstdint>
+#include <memory>
 #include <thread>
 #include <vector>
 
@@ -26,8 +29,16 @@ class Pool {
   void run_phase(Run run, const void* args, int32_t n_tasks);
 
  private:
-  void serve();
-  void take_tasks();
+  // The tasks of one thread in the open phase: the phase's number in the high half, those not yet taken in the low half.
+  // Whoever's compare-and-swap takes one off owns that task; a late thread's swap fails because the number has changed.
+  struct alignas(64) TaskRun {
+    std::atomic<uint64_t> untaken{0};
+  };
+
+  void serve(int index);
+  void take_tasks(int own_index);
+  uint32_t take_run(int index);
+  int32_t run_end(int index, int32_t n_tasks) const;
   void await_phase(uint32_t seen);
   void await_tasks(uint32_t n_tasks);
   void stop();
@@ -36,10 +47,10 @@ class Pool {
   // sleeping.
   static constexpr int64_t spin_ns = 50'000;
 
-  // The open phase: its number in the high half, tasks not yet taken in the low half. A thread owns a task when its
-  // compare-and-swap takes one off; a late thread's swap fails because the number has changed.
-  alignas(64) std::atomic<uint64_t> ticket_{0};
-  // What the open phase runs. Valid for a thread whose swap on `ticket_` succeeded after reading it.
+  const int n_threads_;
+  const std::unique_ptr<TaskRun[]> runs_;
+  uint32_t n_phases_ = 0;  // the caller's
+  // What the open phase runs. Valid for a thread whose swap on a run succeeded after reading it.
   alignas(64) std::atomic<Run> run_{nullptr};
   std::atomic<const void*> args_{nullptr};
   std::atomic<int32_t> n_tasks_{0};
