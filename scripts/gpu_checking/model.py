@@ -1,0 +1,139 @@
+"""A whole model on the device: its tokens against the CPU's and against themselves, and its speed.
+
+The CPU's core is of the same family of kernels, bf16 activations and keys, so that both compute the same sums; only their order
+within a block is the device's own. It drives the runtime round by round, without a server.
+"""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from helios.ignition.preparation.kv_format import KvFormat
+from helios.ignition.preparation.layouts import RowForm
+from helios.ignition.prepare import PrepareOptions, prepared_core
+from helios.ignition.signatures import host_target, target_of
+from helios.scheduler.request import GenerationRequest, SamplingParameters
+from tests.runtime.local_run import LoadedModel
+
+
+@dataclass(frozen=True)
+class Workload:
+    """How much is asked of the model: requests that are compared, lanes that are timed, tokens of prompts and answers."""
+
+    n_requests: int
+    n_new_tokens: int
+    lanes: tuple[int, ...]
+    prompt_tokens: int
+    chunk_tokens: int
+
+
+GPU = Workload(16, 32, (1, 8, 32, 128, 256), 1024, 48)
+TINY = Workload(3, 6, (1, 2), 40, 5)
+
+
+@dataclass(frozen=True)
+class Agreement:
+    """What the comparison found."""
+
+    is_exact: bool
+    n_same_tokens: int
+    n_tokens: int
+
+
+@dataclass(frozen=True)
+class Decode:
+    """Tokens a second of all lanes, and the processor time of the thread that plans and launches, a step."""
+
+    n_lanes: int
+    tokens_per_s: float
+    host_us: float
+
+
+class CheckedModel:
+    """A checkpoint on the device, and prepared for the CPU; owner closes."""
+
+    def __init__(self, checkpoint: Path, device: str, workload: Workload) -> None:
+        self._workload = workload
+        n_context = max(256, 2 * workload.prompt_tokens)
+        options = PrepareOptions(n_context, max(workload.lanes), kv_format=KvFormat.BF16)
+        core = prepared_core(checkpoint, options=options, target=target_of(device))
+        cpu_target = replace(host_target(), row_form=RowForm.BF16)
+        self._cpu_core = prepared_core(checkpoint, options=replace(options, concurrency=4), target=cpu_target)
+        pages_per_lane = -(-max(192, workload.n_new_tokens * 2 + 32) // 16)
+        n_context_pages = -(-n_context // 16)
+        self._n_pages = max(max(workload.lanes) * pages_per_lane, n_context_pages)
+        self._model = LoadedModel(core, 2, self._n_pages, device=device)
+        self._vocabulary = self._model.bootstrap.contract.vocabulary
+
+    def compare(self) -> Agreement:
+        """Alone, together and in chunks on the device, bit for bit with log-probabilities; and alone on the CPU, by tokens."""
+        requests = self._requests()
+        alone = [outcome.tokens for each in requests for outcome in self._model.run([each], max_active=1, frames=1)]
+        together = [outcome.tokens for outcome in self._model.run(requests)]
+        chunked = [outcome.tokens for outcome in self._model.run(requests, prefill_tokens=self._workload.chunk_tokens)]
+        with LoadedModel(self._cpu_core, 2, self._n_pages) as cpu:
+            expected = [outcome.ids for outcome in cpu.run(requests)]
+        n_same = sum(
+            _n_common([token.token_id for token in tokens], ids) for tokens, ids in zip(alone, expected, strict=True)
+        )
+        return Agreement(alone == together == chunked, n_same, sum(map(len, expected)))
+
+    def decodes(self) -> Iterator[Decode]:
+        """Two runs that differ only in the length of the answers: the difference is decoding."""
+        for n_lanes in self._workload.lanes:
+            self._run(n_lanes, 16, 2)
+            short_s, short_host_s = self._run(n_lanes, 16, 1)
+            n_steps = 2 * self._workload.n_new_tokens
+            long_s, long_host_s = self._run(n_lanes, 16, 1 + n_steps)
+            yield Decode(n_lanes, n_lanes * n_steps / (long_s - short_s), (long_host_s - short_host_s) / n_steps * 1e6)
+
+    def prefill_tokens_per_s(self) -> float:
+        """One long prompt up to its first token, the better of two."""
+        n_tokens = self._workload.prompt_tokens
+        return n_tokens / min(self._run(1, n_tokens, 1)[0] for _ in range(2))
+
+    def _run(self, n_lanes: int, n_prompt: int, n_new: int) -> tuple[float, float]:
+        source = random.Random(n_lanes)
+        requests = [
+            GenerationRequest(self._prompt(source, n_prompt), n_new, (), SamplingParameters(temperature=0.0))
+            for _ in range(n_lanes)
+        ]
+        serving = self._model.serve()
+        begin_s, begin_host_s = time.perf_counter(), time.thread_time()
+        serving.run(requests)
+        return time.perf_counter() - begin_s, time.thread_time() - begin_host_s
+
+    def _requests(self) -> list[GenerationRequest]:
+        """Greedy ones, whose tokens the CPU's are compared with; every other one reports log-probabilities."""
+        source = random.Random(1)
+        return [
+            GenerationRequest(
+                self._prompt(source, source.choice((3, 16, 33, 90))),
+                self._workload.n_new_tokens,
+                (),
+                SamplingParameters(temperature=0.0, candidates=5 if index % 2 else None),
+            )
+            for index in range(self._workload.n_requests)
+        ]
+
+    def _prompt(self, source: random.Random, n_tokens: int) -> tuple[int, ...]:
+        return tuple(source.randrange(self._vocabulary * 9 // 10) for _ in range(n_tokens))
+
+    def close(self) -> None:
+        self._model.close()
+
+    def __enter__(self) -> CheckedModel:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+def _n_common(tokens: list[int], expected: list[int]) -> int:
+    """Length of the common beginning: behind the first difference the texts are others."""
+    pairs = zip(tokens, expected, strict=False)
+    return next((index for index, (a, b) in enumerate(pairs) if a != b), min(len(tokens), len(expected)))
