@@ -139,7 +139,7 @@ class Core:
     def stream_tensors(self, ids: Container[str] | None = None) -> Iterator[TensorChunk]:
         """The content of all tensors, or of those named, in order; verified on all processors a few chunks ahead of who
         takes it."""
-        n_threads = min(_MAX_READ_THREADS, os.cpu_count() or 1)
+        n_threads = _n_read_threads()
         n_ahead = n_threads + _N_CHUNKS_AHEAD
         pending: deque[tuple[Future[list[TensorChunk]], bytearray]] = deque()
         free: list[bytearray] = []  # used again and again: fresh memory costs more time than reading into it
@@ -154,6 +154,19 @@ class Core:
                         free.append(buffer)
                 while pending:
                     yield from pending.popleft()[0].result()
+            finally:
+                pool.shutdown(cancel_futures=True)
+
+    def read_tensors(self, memory: Mapping[str, memoryview], progress: Progress | None = None) -> None:
+        """Fill `memory` with the tensors that its keys name, on all processors and with no copy in between. It is verified once
+        this has returned; after an error it may hold anything."""
+        n_total, n_done = sum(map(len, memory.values())), 0
+        with ThreadPoolExecutor(_n_read_threads(), "helios-read") as pool:
+            try:
+                for n_bytes in pool.map(lambda batch: self._place_batch(batch, memory), self._batches(memory)):
+                    n_done += n_bytes
+                    if progress:
+                        progress(n_done, n_total)
             finally:
                 pool.shutdown(cancel_futures=True)
 
@@ -190,6 +203,21 @@ class Core:
             data = self._chunk(chunk.stored, chunk.index, view)
             read.append(TensorChunk(chunk.id, chunk.index * chunk.stored.content_chunk_nbytes, data))
         return read
+
+    def _place_batch(self, batch: Sequence[_StoredChunk], memory: Mapping[str, memoryview]) -> int:
+        """Put the content of each chunk where it belongs; returns how many bytes they were."""
+        n_bytes = 0
+        for chunk in batch:
+            start = chunk.index * chunk.stored.content_chunk_nbytes
+            room = memory[chunk.id][start : start + chunk.nbytes]
+            if chunk.stored.sealer is None:
+                self._chunk(chunk.stored, chunk.index, room)
+            else:  # stored, it is longer than its content
+                opened = self._chunk(chunk.stored, chunk.index, memoryview(bytearray(chunk.nbytes)))
+                room = room[: len(opened)]
+                room[:] = opened
+            n_bytes += len(room)
+        return n_bytes
 
     def _stored(self, id_: str, content_nbytes: int, hashes: Sequence[bytes], what: str) -> _Stored:
         sealing, sealer = self.index.sealing, None
@@ -317,6 +345,10 @@ def _check_signature(envelope: core_pb2.SignedEnvelope, format_: CoreFormat) -> 
         key.verify(envelope.signature, format_.signed_prefix + envelope.body)
     except (InvalidSignature, ValueError):
         raise CoreSignatureError("the signature does not fit the body: the core was changed after signing") from None
+
+
+def _n_read_threads() -> int:
+    return min(_MAX_READ_THREADS, os.cpu_count() or 1)
 
 
 def _whole(chunks: Iterator[bytes], nbytes: int, what: str) -> bytes:

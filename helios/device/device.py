@@ -41,7 +41,7 @@ STAGING_BYTES = 4 << 20  # one pinned block that uploads and downloads go throug
 
 class Device:
     """An open device. `name` is its kind, `reason` why it was taken, `target` the program family it runs, `gpu_index`
-    a GPU's number for the runtime, None over the host runtime."""
+    a GPU's number for the runtime, None over the host runtime, whose memory is the host's (`is_host`)."""
 
     def __init__(
         self,
@@ -57,13 +57,13 @@ class Device:
         self.name = name
         self.target = target
         self.reason = reason
-        self._is_host = gpu_index is None
+        self.is_host = gpu_index is None
         self._index = gpu_index or 0
         self.stream = Stream(cudart)
         self.n_threads = self._attribute(abi.ATTRIBUTE_N_PROCESSORS)
         self.max_dynamic_shared_bytes = self._attribute(abi.ATTRIBUTE_MAX_DYNAMIC_SHARED)
         # The emulator's device is the host's, whose capability is the processor's.
-        least = 0 if self._is_host else LEAST_EARLY_CAPABILITY
+        least = 0 if self.is_host else LEAST_EARLY_CAPABILITY
         self.starts_kernels_early = target == "cuda" and self._attribute(abi.ATTRIBUTE_CAPABILITY_MAJOR) >= least
         self._memory: list[DeviceBuffer] = []
         self._staging = self.pinned(STAGING_BYTES)
@@ -124,7 +124,7 @@ class Device:
         """Zeroed device memory; OutOfMemoryError with the numbers when there is no room."""
         self.make_current()
         memory = self._keep(DeviceBuffer(self.cudart, size_bytes))
-        if not self._is_host and size_bytes:  # the host library's is zero without being touched
+        if not self.is_host and size_bytes:  # the host library's is zero without being touched
             self.stream.fill_async(memory.address, 0, size_bytes)
             self.stream.synchronize()
         return memory
@@ -133,7 +133,7 @@ class Device:
         """Zeroed host memory for asynchronous copies."""
         self.make_current()
         memory = self._keep(PinnedBuffer(self.cudart, size_bytes))
-        if not self._is_host:
+        if not self.is_host:
             memory.view[:] = 0
         return memory
 
@@ -168,13 +168,13 @@ class Device:
 
     def trim_heap(self) -> None:
         """Give back what the process has freed and its C heap still holds: about 30 MB after a core was loaded."""
-        if self._is_host:
+        if self.is_host:
             self.cudart.call("heliosHostTrimMemory")
 
     def memory_free_bytes(self) -> int:
         """What can still be allocated, less the reserve."""
         self.make_current()
-        reserve_bytes = 0 if self._is_host else CUDA_RESERVE_BYTES
+        reserve_bytes = 0 if self.is_host else CUDA_RESERVE_BYTES
         return max(0, memory_free_bytes(self.cudart) - reserve_bytes)
 
     def statistics(self) -> dict[str, int]:

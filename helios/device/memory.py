@@ -9,7 +9,7 @@ from __future__ import annotations
 import ctypes
 from ctypes import byref, c_size_t, c_void_p
 from types import TracebackType
-from typing import Any, Self
+from typing import Self
 
 import numpy as np
 import numpy.typing as npt
@@ -36,6 +36,10 @@ class DeviceBuffer:
         self._pointer: c_void_p | None = pointer
         self.address: int = pointer.value or 0
         self.size_bytes = size_bytes
+
+    def host_view(self) -> memoryview:
+        """All of it, if this process can reach it: pinned memory, and that of the host runtime."""
+        return memoryview((ctypes.c_uint8 * self.size_bytes).from_address(self.address)).cast("B")
 
     @property
     def is_open(self) -> bool:
@@ -64,8 +68,7 @@ class PinnedBuffer(DeviceBuffer):
 
     def __init__(self, cudart: Cudart, size_bytes: int) -> None:
         super().__init__(cudart, size_bytes)
-        memory: Any = (ctypes.c_uint8 * size_bytes).from_address(self.address)
-        self.view: npt.NDArray[np.uint8] = np.ctypeslib.as_array(memory)
+        self.view: npt.NDArray[np.uint8] = np.frombuffer(self.host_view(), np.uint8)
 
     def close(self) -> None:
         self.view = np.empty(0, np.uint8)

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import contextlib
 from collections import defaultdict, deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from types import TracebackType
 
 import numpy as np
@@ -88,11 +89,17 @@ class ModelRuntime:
             _allocate(buffers, contract, device, n_pages)
             transfers = TransferQueue(device, contract, buffers, n_host_pages, n_host_rows)
             runtime = cls(device, contract, buffers, transfers)
-            _fill_weights(buffers, contract, core, device, progress)
             bound = _bind(contract, buffers)
-            for graph in contract.graphs:  # those that were selected (CON-1)
-                runtime._graphs[graph.index] = instantiate(device, manifest.programs[graph.index], bound, n_pages)
-            _tune(contract, manifest, device, bound, n_pages)
+            with ThreadPoolExecutor(
+                1, "helios-weights"
+            ) as reading:  # beside the checks; nothing runs before it was verified
+                weights = reading.submit(_fill_weights, buffers, contract, core, device, progress)
+                for graph in contract.graphs:  # those that were selected (CON-1)
+                    runtime._graphs[graph.index] = instantiate(device, manifest.programs[graph.index], bound, n_pages)
+                with _tuning_graphs(manifest, device, bound, n_pages) as tuning:
+                    check_accesses(contract, manifest, kernel_pointers(device, n_pages))
+                    weights.result()
+                    _tune(contract, tuning, device)
             device.stream.synchronize()
             device.trim_heap()
         except BaseException:
@@ -218,24 +225,24 @@ def _allocate(buffers: list[DeviceBuffer], contract: PreparedContract, device: D
             ) from error
 
 
-def _tune(
-    contract: PreparedContract,
-    manifest: execution_pb2.ExecutionManifest,
-    device: Device,
-    bound: list[BoundBuffer],
-    n_pages: int,
-) -> None:
-    """Check that nodes touch what is declared, and run each tuning program that a graph needs, once (CON-8)."""
+@contextlib.contextmanager
+def _tuning_graphs(
+    manifest: execution_pb2.ExecutionManifest, device: Device, bound: list[BoundBuffer], n_pages: int
+) -> Iterator[dict[str, GraphExec]]:
+    """The tuning programs, checked as every other one, for as long as they are needed."""
     with contextlib.ExitStack() as tuning:
-        needed = {contract.buffers[id_].producer for graph in contract.graphs for id_ in graph.tuned_buffer_ids}
-        graphs = {
+        yield {
             program.name: tuning.enter_context(contextlib.closing(instantiate(device, program, bound, n_pages)))
             for program in manifest.tuning_programs
         }
-        check_accesses(contract, manifest, kernel_pointers(device, n_pages))
-        for name in sorted(needed):
-            graphs[name].launch(device.stream)
-        device.stream.synchronize()
+
+
+def _tune(contract: PreparedContract, tuning: dict[str, GraphExec], device: Device) -> None:
+    """Run each tuning program that a graph needs, once (CON-8)."""
+    needed = {contract.buffers[id_].producer for graph in contract.graphs for id_ in graph.tuned_buffer_ids}
+    for name in sorted(needed):
+        tuning[name].launch(device.stream)
+    device.stream.synchronize()
 
 
 def _bind(contract: PreparedContract, buffers: list[DeviceBuffer]) -> list[BoundBuffer]:
@@ -250,15 +257,22 @@ def _fill_weights(
     device: Device,
     progress: Callable[[int, int], None] | None,
 ) -> None:
-    """Each chunk of the weights goes to its buffers as soon as it was verified: no second copy of them is made."""
-    addresses: dict[str, list[int]] = defaultdict(list)
-    n_total = n_done = 0
+    """Read the weights into their buffers. The host's own are read in place; a GPU is given each chunk once it was verified."""
+    destinations: dict[str, list[DeviceBuffer]] = defaultdict(list)
     for buffer_id, resource in contract.rank_resources[0].items():
-        addresses[resource].append(buffers[buffer_id].address)
-        n_total += contract.buffers[buffer_id].nbytes
-    for chunk in core.stream_tensors(addresses):
-        for address in addresses[chunk.id]:
-            device.upload(address + chunk.offset, chunk.data)
+        destinations[resource].append(buffers[buffer_id])
+    if device.is_host:
+        core.read_tensors({id_: group[0].host_view() for id_, group in destinations.items()}, progress)
+        for first, *others in destinations.values():
+            for other in others:
+                other.host_view()[:] = first.host_view()
+        return
+    device.make_current()
+    n_total = sum(buffer.size_bytes for group in destinations.values() for buffer in group)
+    n_done = 0
+    for chunk in core.stream_tensors(destinations):
+        for buffer in destinations[chunk.id]:
+            device.upload(buffer.address + chunk.offset, chunk.data)
             n_done += len(chunk.data)
         if progress is not None:
             progress(n_done, n_total)

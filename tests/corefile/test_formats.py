@@ -13,7 +13,7 @@ from helios.corefile.layout import MAGIC, CoreFormat
 from helios.corefile.reader import open_core
 from helios.corefile.sealing import CONTENT_NBYTES
 from helios.corefile.writer import Container
-from helios.errors import ArtifactError, ChunkSealError, CoreError, CoreKeyError, MissingFileError
+from helios.errors import ArtifactError, ChunkHashError, ChunkSealError, CoreError, CoreKeyError, MissingFileError
 from tests.corefile.sample_core import (
     CONTAINERS,
     CORE_KEY,
@@ -79,6 +79,31 @@ def test_large_tensors_stream_in_order(tmp_path: Path, name: str) -> None:
             found[chunk.id] += chunk.data
         assert core.tensor("large") == content
     assert found == {"embedding": TENSOR, "large": content, "last": b"x"}
+
+
+@pytest.mark.parametrize("name", ["payload", "index", "sealed"])
+def test_tensors_are_read_into_memory_of_the_caller(tmp_path: Path, name: str) -> None:
+    """CORE-3: all that was asked for, in its place, and nothing else."""
+    content = bytes(range(256)) * ((2 * CONTENT_NBYTES + 5000) // 256)
+    tensors = [tensor("embedding", TENSOR), tensor("large", content, 1 << 20), tensor("last", b"x")]
+    memory = {"large": memoryview(bytearray(len(content))), "last": memoryview(bytearray(1))}
+    steps: list[tuple[int, int]] = []
+    with open_core(sample_core(tmp_path / "sample.core", container=CONTAINERS[name], tensors=tensors)) as core:
+        core.read_tensors(memory, lambda done, total: steps.append((done, total)))
+    assert memory == {"large": content, "last": b"x"}
+    assert steps[-1] == (len(content) + 1, len(content) + 1)
+
+
+def test_a_damaged_chunk_ends_reading_into_memory(tmp_path: Path) -> None:
+    """CORE-3: it is refused although what lies before it was right."""
+    content = bytes(2 * CHUNK_NBYTES) + b"end"
+    path = sample_core(tmp_path / "sample.core", tensors=[tensor("large", content)])
+    with open_core(path) as core:
+        data = bytearray(path.read_bytes())
+        data[core.place("large").offset + len(content) - 1] ^= 1
+        path.write_bytes(data)
+        with pytest.raises(ChunkHashError, match="chunk 2 of 3"):
+            core.read_tensors({"large": memoryview(bytearray(len(content)))})
 
 
 def test_a_stream_that_is_left_early_ends_its_threads(tmp_path: Path) -> None:

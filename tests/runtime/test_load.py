@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
@@ -13,7 +15,7 @@ from helios.contract.schema import execution_pb2 as execution
 from helios.corefile.contents import read_contents
 from helios.corefile.reader import Core, open_core
 from helios.device.device import Device
-from helios.errors import ContractError
+from helios.errors import ChunkHashError, ContractError
 from helios.ignition.prepare import PrepareOptions, prepare
 from helios.ignition.signatures import host_target
 from helios.runtime.model import ModelRuntime
@@ -78,6 +80,40 @@ def test_tuning_has_run_when_a_core_is_loaded(core: Core, device: Device) -> Non
     with load(core, device, tuned) as runtime:
         address = runtime._buffers[-1].address
         assert device.download(address, 64).tobytes() == bytes([7]) * 64
+
+
+def weights_of(runtime: ModelRuntime, device: Device, contract: PreparedContract) -> dict[str, bytes]:
+    """The device's memory of each weight, by tensor."""
+    buffers = {resource: runtime._buffers[id_] for id_, resource in contract.rank_resources[0].items()}
+    return {id_: device.download(buffer.address, buffer.size_bytes).tobytes() for id_, buffer in buffers.items()}
+
+
+def test_weights_are_the_cores_and_stay_when_its_file_does_not(core: Core, tmp_path: Path) -> None:
+    """CORE-3, RT-6: they are memory of their own, so who overwrites or cuts a core that is served changes nothing."""
+    path = tmp_path / "served.core"
+    path.write_bytes(core.path.read_bytes())
+    with open_core(path) as served, Device.open("cpu", 1) as device:
+        contents = read_contents(served)
+        tensors = {tensor.id: served.tensor(tensor.id) for tensor in served.index.tensors}
+        with ModelRuntime.load(served, contents.contract, contents.manifest, device, N_PAGES) as runtime:
+            assert weights_of(runtime, device, contents.contract) == tensors
+            path.write_bytes(b"\0" * path.stat().st_size)
+            os.truncate(path, 0)
+            assert weights_of(runtime, device, contents.contract) == tensors
+
+
+def test_a_core_with_a_damaged_weight_is_not_loaded_and_leaves_nothing(core: Core, tmp_path: Path) -> None:
+    """CORE-3: weights are read beside the checks of programs; neither is served without the other."""
+    path = tmp_path / "damaged.core"
+    data = bytearray(core.path.read_bytes())
+    last = core.place(core.index.tensors[-1].id)
+    data[last.offset + last.nbytes - 1] ^= 1
+    path.write_bytes(data)
+    with open_core(path) as damaged, Device.open("cpu", 1) as device:
+        contents = read_contents(damaged)
+        with pytest.raises(ChunkHashError):
+            ModelRuntime.load(damaged, contents.contract, contents.manifest, device, N_PAGES)
+        assert device.statistics()["n_device_buffers"] == 0
 
 
 def test_a_core_of_several_ranks_is_not_loaded_on_one(core: Core, device: Device) -> None:
