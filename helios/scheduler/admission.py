@@ -115,7 +115,8 @@ class Admitter:
         n_copies = match.n_host_pages + match.n_host_rows
         if n_copies:
             without = self._cache.lookup(sequence.prefix, sequence.tokens, n_most, uses_host=False)
-            if not self._costs.reloads(n_copies, match.n_tokens - without.n_tokens):
+            position = (match.n_tokens + without.n_tokens) / 2
+            if not self._costs.reloads(n_copies, match.n_tokens - without.n_tokens, position):
                 return without
         return match
 

@@ -92,7 +92,7 @@ class Composer:
         n_rows = self._programs.rows(kind, n_beside + len(prompts)) - n_beside
         budget = min(self._prefill_tokens, n_rows)
         if decoding:
-            budget = mixed_budget(budget, self._n_within_gap(kind, len(decoding)))
+            budget = mixed_budget(budget, self._n_within_gap(kind, len(decoding), prompts))
         shares: Shares = []
         wanted = fair_shares(budget, [s.n_context - s.n_scheduled for s in prompts])
         for sequence, n_wanted in zip(prompts, wanted, strict=True):
@@ -104,12 +104,14 @@ class Composer:
                 shares.append((sequence, n_tokens))
         return shares
 
-    def _n_within_gap(self, kind: RoundKind, n_decoding: int) -> int | None:
-        """Prompt tokens that measured costs allow between two tokens of so many streams."""
+    def _n_within_gap(self, kind: RoundKind, n_decoding: int, prompts: list[Sequence]) -> int | None:
+        """Tokens of these prompts that measured costs allow between two tokens of so many streams."""
         decode_s = decode_round_s(self._programs, self._costs, n_decoding)
         if decode_s is None:
             return None
-        return self._costs.prompt_tokens_within(self._gap_s - decode_s, is_scored=kind is RoundKind.SCORED_PREFILL)
+        position = sum(s.n_scheduled for s in prompts) / len(prompts)
+        is_scored = kind is RoundKind.SCORED_PREFILL
+        return self._costs.prompt_tokens_within(self._gap_s - decode_s, position, is_scored=is_scored)
 
 
 def _still_prefilling(shares: Shares) -> Shares:

@@ -8,13 +8,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from helios.scheduler.prompt_cost import PromptCost
+
 # Weight of the newest observation, and how far one may stray: a suspended process is not a slow program.
 SMOOTHING = 0.25
 MOST_STRAY = 4.0
 # Machines throttle and neighbours come and go: a cost that is older is not believed.
 STALE_S = 60.0
-# Units (tokens, pages) after which a rate has half forgotten them.
-HALF_LIFE_UNITS = 1024
+# Copies after which their rate has half forgotten them.
+HALF_LIFE_COPIES = 1024
 
 
 @dataclass(slots=True)
@@ -31,7 +33,7 @@ class _Rate:
         self._n_units = 0.0
 
     def observe(self, duration_s: float, n_units: int) -> None:
-        fade = 0.5 ** (n_units / HALF_LIFE_UNITS)
+        fade = 0.5 ** (n_units / HALF_LIFE_COPIES)
         self._duration_s = self._duration_s * fade + duration_s
         self._n_units = self._n_units * fade + n_units
 
@@ -45,8 +47,8 @@ class CostRecord:
 
     def __init__(self) -> None:
         self._costs: dict[tuple[int, int], _Cost] = {}
-        self._prompt = _Rate()
-        self._scored = _Rate()
+        self._prompt = PromptCost()
+        self._scored = PromptCost()
         self._reload = _Rate()
 
     # -- rounds
@@ -77,21 +79,19 @@ class CostRecord:
 
     # -- prompt tokens
 
-    def observe_prompt(self, n_tokens: int, duration_s: float, *, is_scored: bool = False) -> None:
-        """`n_tokens` prompt tokens made a round longer by `duration_s`. Scored ones take longer and are counted apart."""
-        (self._scored if is_scored else self._prompt).observe(max(0.0, duration_s), n_tokens)
+    def observe_prompt(self, n_tokens: int, position: float, duration_s: float, *, is_scored: bool = False) -> None:
+        """`n_tokens` prompt tokens around `position` made a round longer by `duration_s`. Scored ones take longer and are counted
+        apart."""
+        (self._scored if is_scored else self._prompt).observe(n_tokens, position, duration_s)
 
-    def prompt_s(self, n_tokens: int) -> float | None:
-        """What computing so many prompt tokens takes; None while unknown."""
-        token_s = self._prompt.unit_s
+    def prompt_s(self, n_tokens: int, position: float) -> float | None:
+        """What computing so many prompt tokens around `position` takes; None while unknown."""
+        token_s = self._prompt.token_s(position)
         return None if token_s is None else n_tokens * token_s
 
-    def prompt_tokens_within(self, duration_s: float, *, is_scored: bool = False) -> int | None:
-        """How many prompt tokens fit in `duration_s`; None while their cost is unknown."""
-        token_s = (self._scored if is_scored else self._prompt).unit_s
-        if not token_s:
-            return None
-        return max(0, int(duration_s / token_s))
+    def prompt_tokens_within(self, duration_s: float, position: float, *, is_scored: bool = False) -> int | None:
+        """How many prompt tokens from `position` on fit in `duration_s`; None while their cost is unknown."""
+        return (self._scored if is_scored else self._prompt).tokens_within(duration_s, position)
 
     # -- copies from host memory
 
@@ -99,8 +99,8 @@ class CostRecord:
         """One page or row came back from host memory, `duration_s` after it was started or the one before it had come."""
         self._reload.observe(max(0.0, duration_s), 1)
 
-    def reloads(self, n_copies: int, n_tokens: int) -> bool:
-        """Whether bringing back `n_copies` beats computing the `n_tokens` that they hold. Unmeasured, a copy is believed
-        cheaper."""
-        copy_s, compute_s = self._reload.unit_s, self.prompt_s(n_tokens)
+    def reloads(self, n_copies: int, n_tokens: int, position: float) -> bool:
+        """Whether bringing back `n_copies` beats computing the `n_tokens` around `position` that they hold. Unmeasured, a copy is
+        believed cheaper."""
+        copy_s, compute_s = self._reload.unit_s, self.prompt_s(n_tokens, position)
         return copy_s is None or compute_s is None or n_copies * copy_s <= compute_s

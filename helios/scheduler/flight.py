@@ -98,13 +98,15 @@ class Flights:
 
     def _observe_prompt(self, flight: Flight, duration_s: float) -> None:
         """Of a mixed round, what its streams would have taken alone does not count."""
-        n_decoding = sum(1 for lane in flight.round_.lanes if not lane.is_prompt)
+        prompts = [lane for lane in flight.round_.lanes if lane.is_prompt]
+        n_decoding = len(flight.round_.lanes) - len(prompts)
         n_tokens = flight.round_.n_rows - n_decoding
         self._counters.n_computed_tokens += n_tokens
         decode_s = decode_round_s(self._programs, self._costs, n_decoding)
         if decode_s is not None:
             is_scored = flight.kind is RoundKind.SCORED_PREFILL
-            self._costs.observe_prompt(n_tokens, duration_s - decode_s, is_scored=is_scored)
+            position = sum(lane.query_length * (lane.position + lane.query_length / 2) for lane in prompts) / n_tokens
+            self._costs.observe_prompt(n_tokens, position, duration_s - decode_s, is_scored=is_scored)
 
 
 def decode_round_s(programs: ProgramTable, costs: CostRecord, n_lanes: int) -> float | None:

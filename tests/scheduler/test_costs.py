@@ -47,36 +47,36 @@ def test_a_clock_that_jumps_yields_no_negative_cost(observations: list[tuple[flo
     costs = CostRecord()
     for duration_s, now_s in observations:
         costs.observe_round(0, 1, duration_s, now_s)
-        costs.observe_prompt(5, duration_s)
+        costs.observe_prompt(5, 0, duration_s)
         cost_s = costs.round_s(0, 1, now_s)
         assert cost_s is not None
         assert cost_s >= 0.0
-        prompt_s = costs.prompt_s(10)
+        prompt_s = costs.prompt_s(10, 0)
         assert prompt_s is not None
         assert prompt_s >= 0.0
 
 
 def test_prompt_tokens_within_a_gap_follow_what_they_took() -> None:
     costs = CostRecord()
-    assert costs.prompt_tokens_within(0.1) is None
-    costs.observe_prompt(100, 0.1)
-    assert costs.prompt_tokens_within(0.05) == 50
-    assert costs.prompt_tokens_within(-1.0) == 0
+    assert costs.prompt_tokens_within(0.1, 0) is None
+    costs.observe_prompt(100, 0, 0.1)
+    assert costs.prompt_tokens_within(0.05, 0) == 50
+    assert costs.prompt_tokens_within(-1.0, 0) == 0
     for _ in range(50):
-        costs.observe_prompt(100, 0.4)
-    assert costs.prompt_tokens_within(0.05) in range(12, 14)
+        costs.observe_prompt(100, 0, 0.4)
+    assert costs.prompt_tokens_within(0.05, 0) in range(12, 14)
 
 
 def test_copies_are_preferred_until_they_are_known_to_take_longer() -> None:
     """CACHE-3: readmission by restore or by recomputation, whichever the record says is cheaper."""
     costs = CostRecord()
-    assert costs.reloads(10, 160)
+    assert costs.reloads(10, 160, 80)
     costs.observe_reload(0.02)
-    assert costs.reloads(10, 160)
-    costs.observe_prompt(160, 0.3)
-    assert costs.reloads(10, 160)
-    costs.observe_prompt(16_000, 16.0)
-    assert not costs.reloads(10, 160)
+    assert costs.reloads(10, 160, 80)
+    costs.observe_prompt(160, 0, 0.3)
+    assert costs.reloads(10, 160, 80)
+    costs.observe_prompt(16_000, 0, 16.0)
+    assert not costs.reloads(10, 160, 80)
     for _ in range(8000):
         costs.observe_reload(0.0001)
-    assert costs.reloads(10, 160)
+    assert costs.reloads(10, 160, 80)
