@@ -87,7 +87,7 @@ def rates(device: Device, shapes: Shapes) -> Rates:
 
 def _torch_matmul_s(side: int) -> float | None:
     try:
-        import torch
+        import torch  # type: ignore[import-not-found]
     except ImportError:
         return None
     if not torch.cuda.is_available():
