@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import builtins
 import sys
+import threading
 from collections.abc import Callable, Generator, Iterable
 from pathlib import Path
 from typing import Any
@@ -155,20 +156,27 @@ def test_a_server_answers_in_pieces(server: RunningServer) -> None:
         list(assistant.reply({**BODY, "temperature": 7}))
 
 
-def test_leaving_an_answer_cancels_it_on_the_server(server: RunningServer) -> None:
+def begun_answer(server: RunningServer) -> tuple[Generator[Piece, None, None], Any]:
+    """An answer of which the opening chunk was read: a stream begins with its first token, so that one is given."""
     server.engine.answer = None
+    (token_id,) = server.engine.tokenizer.encode("a", allow_special=False)
     pieces = RemoteAssistant(server.url).reply(BODY)
-    assert next(pieces) == Piece("")  # the opening chunk
+    giver = threading.Thread(target=lambda: server.generation().give(token_id))
+    giver.start()
+    assert next(pieces) == Piece("")
+    giver.join()
+    return pieces, server.generation()
+
+
+def test_leaving_an_answer_cancels_it_on_the_server(server: RunningServer) -> None:
+    pieces, generation = begun_answer(server)
     pieces.close()
-    generation = server.generation()
     while not generation.is_cancelled:
         pass
 
 
 def test_a_server_that_is_not_there_or_goes_away_is_one_error(server: RunningServer) -> None:
-    server.engine.answer = None
-    pieces = RemoteAssistant(server.url).reply(BODY)
-    next(pieces)
+    pieces, _ = begun_answer(server)
     server.stop()
     with pytest.raises(RemoteError):
         list(pieces)
