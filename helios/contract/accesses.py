@@ -10,6 +10,7 @@ import functools
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -35,8 +36,7 @@ class Pointer:
 Pointers = Callable[[execution.KernelNode], Sequence[Pointer]]
 
 
-@dataclass(frozen=True, slots=True)
-class Touch:
+class Touch(NamedTuple):  # there are tens of thousands, and a tuple's hash and equality are native
     """Bytes [start, end) of a buffer that a node reads or writes."""
 
     buffer_id: int

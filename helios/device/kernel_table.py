@@ -151,6 +151,7 @@ class KernelTable:
         self.signatures = {name: _signature(name, entry) for name, entry in self._entries.items()}
         # Layers differ only in their pointers, so a program asks the same question once a layer.
         self.extents = functools.lru_cache(maxsize=4096)(self._extents)
+        self.geometry = functools.lru_cache(maxsize=4096)(self._geometry)
 
     @classmethod
     def load(cls, path: Path) -> Self:
@@ -171,7 +172,7 @@ class KernelTable:
         self._check_size(name, arguments)
         return int(self._entries[name].extent(arguments, field_index))
 
-    def geometry(self, name: str, arguments: bytes) -> Geometry:
+    def _geometry(self, name: str, arguments: bytes) -> Geometry:
         """The launch of kernel `name` for arguments that it accepts: those whose extents are all there."""
         self._check_size(name, arguments)
         found = _Geometry()

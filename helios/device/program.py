@@ -6,6 +6,7 @@ library's own table. Whatever passes here touches only its own buffers, writes o
 
 from __future__ import annotations
 
+import functools
 import struct
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -36,6 +37,8 @@ WRITABLE_KINDS = frozenset(
         schema.BUFFER_KIND_COMPLETION,
     }
 )
+_POINTER = struct.Struct("<Q")
+_NO_POINTER = bytes(_POINTER.size)
 MAX_BLOCKS = 2**31 - 1
 POINTER_ALIGNMENT_BYTES = 4  # the smallest element that any kernel reads
 
@@ -66,19 +69,20 @@ def instantiate(device: Device, program: schema.Program, buffers: Sequence[Bound
 def kernel_pointers(device: Device, n_pages: int) -> Pointers:
     """What the kernel library lets each pointer of a node touch; only for nodes of programs that `instantiate` accepted."""
 
-    def pointers(node: schema.KernelNode) -> list[Pointer]:
-        signature = device.kernels.table.signatures[node.kernel]
-        arguments = bytearray(node.arguments)
-        for offset in node.page_count_offsets:
+    @functools.cache  # the layers of a program ask the same; the cache goes with the check
+    def pointers(kernel: str, scalars: bytes, page_count_offsets: tuple[int, ...]) -> list[Pointer]:
+        signature = device.kernels.table.signatures[kernel]
+        arguments = bytearray(scalars)
+        for offset in page_count_offsets:
             struct.pack_into("<i", arguments, offset, n_pages)
-        extents = device.kernels.table.extents(node.kernel, bytes(arguments))
+        extents = device.kernels.table.extents(kernel, bytes(arguments))
         fields = signature.fields
         return [
             Pointer(offset, extents[index], fields[index].kind.reads, fields[index].kind.writes)
             for offset, index in signature.pointers.items()
         ]
 
-    return pointers
+    return lambda node: pointers(node.kernel, node.arguments, tuple(node.page_count_offsets))
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,7 +152,9 @@ class _NodeLoader:
             )
         return asked
 
-    def _patch_page_counts(self, signature: KernelSignature, offsets: Iterable[int], arguments: bytearray) -> None:
+    def _patch_page_counts(self, signature: KernelSignature, offsets: Sequence[int], arguments: bytearray) -> None:
+        if not offsets:
+            return
         i32_fields = {field.offset: field for field in signature.fields if field.kind is FieldKind.I32}
         patched = set()
         for offset in offsets:
@@ -170,32 +176,27 @@ class _NodeLoader:
         missing = dict(signature.pointers)
         for relocation in relocations:
             offset = relocation.argument_offset
-            if offset not in signature.pointers:
+            field_index = signature.pointers.get(offset)
+            if field_index is None:
                 self._refuse(f"relocates byte {offset}, where no pointer field is", signature.name)
-            field = signature.fields[signature.pointers[offset]]
+            field = signature.fields[field_index]
             if missing.pop(offset, None) is None:
                 self._refuse("is relocated twice", signature.name, field)
-            if any(arguments[offset : offset + 8]):
+            if arguments[offset : offset + 8] != _NO_POINTER:
                 self._refuse("is not zero before relocation", signature.name, field)
-            address = self._pointer(signature.name, field, relocation, extents[signature.pointers[offset]])
-            struct.pack_into("<Q", arguments, offset, address)
+            address = self._pointer(signature.name, field, relocation, extents[field_index])
+            _POINTER.pack_into(arguments, offset, address)
         for field_index in missing.values():
             self._refuse("is not relocated", signature.name, signature.fields[field_index])
 
     def _pointer(self, kernel: str, field: KernelField, relocation: schema.Relocation, extent: int) -> int:
         if extent == EXTENT_REFUSED:
             self._refuse("has no valid extent: the kernel does not accept its scalar arguments", kernel, field)
-        if relocation.offset % POINTER_ALIGNMENT_BYTES:
-            self._refuse(f"has offset {relocation.offset}, not a multiple of {POINTER_ALIGNMENT_BYTES}", kernel, field)
-        return self._range(
-            relocation.buffer,
-            relocation.offset,
-            extent,
-            reads=field.kind.reads,
-            writes=field.kind.writes,
-            kernel=kernel,
-            field=field,
-        )
+        start = relocation.offset
+        if start % POINTER_ALIGNMENT_BYTES:
+            self._refuse(f"has offset {start}, not a multiple of {POINTER_ALIGNMENT_BYTES}", kernel, field)
+        reads, writes = field.kind.reads, field.kind.writes
+        return self._range(relocation.buffer, start, extent, reads=reads, writes=writes, kernel=kernel, field=field)
 
     def _add_copy(self, graph: Graph, node: schema.CopyNode, depends_on: list[int]) -> None:
         if node.nbytes == 0:
