@@ -17,7 +17,7 @@
 // f16) at the rate of mma.sync; a stage reads 128 weight rows and 64 x rows, so the L2 cache has to give 64 + 18 (q4_1)
 // bytes an input for 16,384 operations.
 //
-// 256 threads, at most 128 registers, at most 80 KB of shared memory: two blocks on a multiprocessor (one with 100 KB).
+// 256 threads, 105 to 128 registers, at most 80 KB of shared memory: two blocks on a multiprocessor (one with 100 KB).
 #pragma once
 #include "g16_fragments.h"
 #include "silu.h"

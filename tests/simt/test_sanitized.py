@@ -16,7 +16,7 @@ from scripts.building.native import SIMT_LIBRARY, emulated_library, find_compile
 from scripts.building.project import Project
 from tests.device.compiling import ROOT, compile_cpp
 
-SANITIZE = ["-O1", "-fsanitize=address,undefined", "-fno-sanitize-recover=undefined"]
+SANITIZE = ["-O0", "-fsanitize=address,undefined", "-fno-sanitize-recover=undefined"]  # -O0 compiles fastest
 # One or two of each kernel that cross threads, copies or formats: more takes minutes here.
 TESTS = "simt and (adds_and or gathers or ties or tokens or page_hides or saved or restored)"
 FILES = [f"tests/kernels/test_{name}.py" for name in ("linear", "norm", "embed", "rope", "attention", "page_copy")]
