@@ -36,7 +36,7 @@ bool spin_until(Condition is_over, int64_t limit_ns) {
 
 }  // namespace
 
-Pool::Pool(int n_threads) : n_threads_(n_threads), runs_(new TaskRun[n_threads]) {
+Pool::Pool(int n_threads) : n_threads_(n_threads), runs_(new TaskRun[n_threads]), n_active_(n_threads) {
   try {
     for (int i = 1; i < n_threads; i++) workers_.push_back(start_thread("helios-worker", [this, i] { serve(i); }));
   } catch (...) {
@@ -49,6 +49,7 @@ Pool::~Pool() { stop(); }
 
 void Pool::stop() {
   is_stopping_.store(true);
+  call_workers();
   n_published_.fetch_add(1);
   futex_wake(n_published_, static_cast<int>(workers_.size()));
   for (std::thread& worker : workers_) worker.join();
@@ -56,7 +57,8 @@ void Pool::stop() {
 }
 
 void Pool::run_phase(Run run, const void* args, int32_t n_tasks) {
-  if (n_tasks <= 1 || workers_.empty()) {
+  if (resting_until_ns_ != 0 && now_ns() >= resting_until_ns_) call_workers();
+  if (n_tasks <= 1 || n_active_.load(std::memory_order_relaxed) == 1) {
     for (int32_t task = 0; task < n_tasks; task++) run(args, task, n_tasks);
     return;
   }
@@ -111,17 +113,50 @@ uint32_t Pool::take_run(int index) {
 void Pool::await_tasks(uint32_t n_tasks) {
   const auto is_over = [&] { return n_done_.load(std::memory_order_acquire) == n_tasks; };
   if (spin_until(is_over, spin_ns)) return;
+  const int64_t began_ns = now_ns(), worked_ns = workers_cpu_ns();
   is_caller_asleep_.store(true);
   for (uint32_t n_done = n_done_.load(); n_done != n_tasks; n_done = n_done_.load()) futex_wait(n_done_, n_done);
   is_caller_asleep_.store(false);
+  const int64_t waited_ns = now_ns() - began_ns;
+  if (waited_ns > stall_ns) rest_workers(waited_ns, workers_cpu_ns() - worked_ns);
 }
 
-void Pool::serve(int index) {
+// After a wait at the end of a phase, in which the workers together worked for `worked_ns`.
+void Pool::rest_workers(int64_t waited_ns, int64_t worked_ns) {
+  if (2 * worked_ns > waited_ns) return;  // a long task, not a late thread
+  n_active_.fetch_sub(1);  // two at least: alone, the caller waits for nobody
+  resting_until_ns_ = now_ns() + rest_ns;
+}
+
+void Pool::call_workers() {
+  n_active_.store(static_cast<uint32_t>(n_threads_));
+  futex_wake(n_active_, n_threads_);
+  resting_until_ns_ = 0;
+}
+
+int64_t Pool::workers_cpu_ns() {
+  int64_t sum_ns = 0;
+  for (std::thread& worker : workers_) {
+    clockid_t clock;
+    timespec used;
+    if (pthread_getcpuclockid(worker.native_handle(), &clock) == 0 && clock_gettime(clock, &used) == 0)
+      sum_ns += used.tv_sec * int64_t{1'000'000'000} + used.tv_nsec;
+  }
+  return sum_ns;
+}
+
+void Pool::serve(uint32_t index) {
   while (!is_stopping_.load()) {
+    rest(index);
     const uint32_t seen = n_published_.load();
-    take_tasks(index);
+    take_tasks(static_cast<int>(index));
     await_phase(seen);
   }
+}
+
+void Pool::rest(uint32_t index) {
+  for (uint32_t n_active = n_active_.load(); index >= n_active; n_active = n_active_.load())
+    futex_wait(n_active_, n_active);
 }
 
 void Pool::await_phase(uint32_t seen) {

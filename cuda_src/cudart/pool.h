@@ -1,6 +1,7 @@
 // A pool of worker threads that runs the tasks of one kernel launch (a phase) at a time.
 // It knows no stream and no graph. A phase ends when all its tasks are done, not when all threads have arrived, so a
-// worker that sleeps or was taken off its CPU delays nobody unless it holds a task; each task runs exactly once. Each thread
+// worker that sleeps or was taken off its CPU delays nobody unless it holds a task, and one that did rests for a while; each
+// task runs exactly once. Each thread
 // has a run of neighbouring tasks, whose weights are one stream that the processor can fetch ahead, and helps with the
 // others' when its own is done.
 #pragma once
@@ -35,10 +36,14 @@ class Pool {
     std::atomic<uint64_t> untaken{0};
   };
 
-  void serve(int index);
+  void serve(uint32_t index);
   void take_tasks(int own_index);
   uint32_t take_run(int index);
   int32_t run_end(int index, int32_t n_tasks) const;
+  void rest_workers(int64_t waited_ns, int64_t worked_ns);
+  void call_workers();
+  int64_t workers_cpu_ns();
+  void rest(uint32_t index);
   void await_phase(uint32_t seen);
   void await_tasks(uint32_t n_tasks);
   void stop();
@@ -46,10 +51,17 @@ class Pool {
   // How long a thread looks for work before it sleeps: about one futex wake-up, so spinning never costs more than
   // sleeping.
   static constexpr int64_t spin_ns = 50'000;
+  // A worker that holds a task for so long without working was taken off its CPU: some other program wants one. Until
+  // `rest_ns` have passed the pool does with one thread less, so that a phase waits for no thread that waits for a CPU.
+  // Tasks are some tens of microseconds long, a scheduler's slice is about 3 ms.
+  static constexpr int64_t stall_ns = 1'000'000;
+  static constexpr int64_t rest_ns = 100'000'000;
 
   const int n_threads_;
   const std::unique_ptr<TaskRun[]> runs_;
-  uint32_t n_phases_ = 0;  // the caller's
+  uint32_t n_phases_ = 0;         // the caller's
+  int64_t resting_until_ns_ = 0;  // the caller's; 0 when no worker rests
+  FutexWord n_active_;            // threads that take tasks, the caller among them; the others sleep on it
   // What the open phase runs. Valid for a thread whose swap on a run succeeded after reading it.
   alignas(64) std::atomic<Run> run_{nullptr};
   std::atomic<const void*> args_{nullptr};

@@ -5,6 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include <atomic>
+#include <chrono>
 #include <thread>
 #include <vector>
 
@@ -38,6 +40,44 @@ void stress_pool(int n_threads) {
   const int n_phases = 20000;
   for (int phase = 0; phase < n_phases; phase++) pool.run_phase(mark, &args, 2);
   REQUIRE(n_runs[0] == 1000 + n_phases && n_runs[1] == 999 + n_phases);
+}
+
+// Who ran each of two tasks; a task that another thread than the caller's runs sleeps for `pause`, or waits for the other task.
+struct Pair {
+  std::thread::id caller = std::this_thread::get_id();
+  std::chrono::milliseconds pause{0};
+  std::atomic<int> n_begun{0};
+  std::atomic<int> n_by_others{0};
+};
+
+void run_pair(const void* args, int32_t, int32_t) {
+  Pair& pair = **static_cast<Pair* const*>(args);
+  pair.n_begun++;
+  if (std::this_thread::get_id() != pair.caller) {
+    pair.n_by_others++;
+    std::this_thread::sleep_for(pair.pause);
+  } else {
+    // So that the other thread is there for the other task; one that rests does not come.
+    for (int i = 0; i < 50 && pair.n_begun < 2; i++) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+}
+
+int run_by_others(helios::Pool& pool, int pause_ms) {
+  Pair pair;
+  pair.pause = std::chrono::milliseconds(pause_ms);
+  Pair* args = &pair;
+  pool.run_phase(run_pair, &args, 2);
+  return pair.n_by_others;
+}
+
+// A worker that held a task without working rests, and comes back after a while.
+void rest_and_return() {
+  helios::Pool pool(2);
+  while (run_by_others(pool, 0) == 0) continue;
+  while (run_by_others(pool, 80) == 0) continue;
+  REQUIRE(run_by_others(pool, 0) == 0);
+  std::this_thread::sleep_for(std::chrono::milliseconds(200));
+  while (run_by_others(pool, 0) == 0) continue;
 }
 
 struct CountArgs {
@@ -102,6 +142,7 @@ void use_runtime(cudaLibrary_t library) {
 
 int main(int, char** words) {
   for (const int n_threads : {1, 2, 4}) stress_pool(n_threads);
+  rest_and_return();
   cudaLibrary_t library;
   SUCCEED(cudaLibraryLoadFromFile(&library, words[1], nullptr, nullptr, 0, nullptr, nullptr, 0));
   std::vector<std::thread> users;
