@@ -7,9 +7,10 @@
 // Few rows (live rows <= kFewRows), bound by memory: a thread block has 16 weight rows (or a gate group and its up
 // group) and 8 rows of x, each warp a part. Weights are the left operand, so 1 to 8 rows cost the tensor cores the same.
 // Each warp streams its part through a ring of its own in shared memory, 9 KB, by 16-byte cp.async; no warp waits for
-// another before the parts are added. In flight are 8 warps x (stages - 1) x weights of a stage (q4_1: 4 x 640 bytes), 20
-// KB for q4_1, 35 for q8_0, 40 for bf16, twice that on a multiprocessor with two blocks; an H200 needs about 64 KB there
-// (latency x bandwidth). Floor: the weights' bytes once, at the memory's bandwidth; above 8 rows they come again from the
+// another before the parts are added. In flight are 8 warps x (stages - 1) x the weights of a stage (q4_1: 4 x 640
+// bytes): 18 KB for q4_0, 20 for q4_1, 26 for q8_0, 40 for bf16, 20 to 35 for a gate and its up group; twice that on a
+// multiprocessor with two blocks. An H200 needs about 64 KB there: q4 falls short, by arithmetic; no GPU has run this
+// yet. Floor: the weights' bytes once, at the memory's bandwidth; above 8 rows they come again from the
 // L2 cache.
 //
 // Many rows, bound by the tensor cores: a thread block has 128 weight rows and 64 rows of x, each warp 32 x 32 of it; stages of
@@ -71,7 +72,7 @@ struct FewRows {
   static constexpr int kTokens = 8, kGroups = kOutput == kG16SiluGate ? 2 : 1, kTile = kG16Rows * kTokens;
   static constexpr int kSumsNbytes = Weights::kHasOffset ? kTokens * 4 : 0;
   static constexpr int kBlockNbytes = kGroups * Weights::kNbytes + kTokens * kG16XNbytes + kSumsNbytes;
-  static constexpr int kStageBlocks = kBlockNbytes > 1280 ? 1 : 2560 / kBlockNbytes;
+  static constexpr int kStageBlocks = kBlockNbytes > 1280 ? 1 : 2;
   static constexpr int kStageNbytes = kStageBlocks * kBlockNbytes, kStages = 9216 / kStageNbytes;
   static constexpr int kXAt = kStageBlocks * kGroups * Weights::kNbytes;
   static constexpr int kSumsAt = kXAt + kStageBlocks * kTokens * kG16XNbytes;
