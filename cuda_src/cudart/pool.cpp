@@ -1,6 +1,6 @@
 // The pool's protocol: publish a phase, take tasks by compare-and-swap, count the ends, sleep when nothing comes.
-// A thread takes from its own run first, whose word stays in its cache, and from the others' when that is empty; it counts
-// what it has done once, after that, so a task costs no traffic between processors.
+// A thread takes from its own run first, whose word stays in its cache, and from the others' when that is empty; it
+// counts what it has done once, after that, so a task costs no traffic between processors.
 // All shared words are atomics; the sleeping sides use sequentially consistent order, because each of them writes one
 // word and then reads the other's (asleep/published, asleep/done), and at least one of the two has to see the other.
 #include "pool.h"

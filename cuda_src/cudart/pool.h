@@ -1,9 +1,8 @@
 // A pool of worker threads that runs the tasks of one kernel launch (a phase) at a time.
 // It knows no stream and no graph. A phase ends when all its tasks are done, not when all threads have arrived, so a
-// worker that sleeps or was taken off its CPU delays nobody unless it holds a task, and one that did rests for a while; each
-// task runs exactly once. Each thread
-// has a run of neighbouring tasks, whose weights are one stream that the processor can fetch ahead, and helps with the
-// others' when its own is done.
+// worker that sleeps or was taken off its CPU delays nobody unless it holds a task, and one that did rests for a while.
+// Each thread has a run of neighbouring tasks, whose weights are one stream that the processor can fetch ahead, and
+// helps with the others' when its own is done; each task runs exactly once.
 #pragma once
 #include <atomic>
 #include <cstdint>
@@ -30,8 +29,8 @@ class Pool {
   void run_phase(Run run, const void* args, int32_t n_tasks);
 
  private:
-  // The tasks of one thread in the open phase: the phase's number in the high half, those not yet taken in the low half.
-  // Whoever's compare-and-swap takes one off owns that task; a late thread's swap fails because the number has changed.
+  // The tasks of one thread in the open phase: the phase's number in the high half, those not yet taken in the low
+  // half. Whoever's compare-and-swap takes one off owns that task; a late thread's fails, as the number has changed.
   struct alignas(64) TaskRun {
     std::atomic<uint64_t> untaken{0};
   };

@@ -42,7 +42,7 @@ void stress_pool(int n_threads) {
   REQUIRE(n_runs[0] == 1000 + n_phases && n_runs[1] == 999 + n_phases);
 }
 
-// Who ran each of two tasks; a task that another thread than the caller's runs sleeps for `pause`, or waits for the other task.
+// Two tasks and who ran them: the caller waits for the other task to begin, and any other thread sleeps for `pause`.
 struct Pair {
   std::thread::id caller = std::this_thread::get_id();
   std::chrono::milliseconds pause{0};
