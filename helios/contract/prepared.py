@@ -184,7 +184,8 @@ class SamplingDefaults:
 @dataclass(frozen=True, slots=True)
 class CompletionLayout:
     """The completion record: one header, a record of `lane_nbytes` for each submitted lane, and from `scores_offset` on a score for
-    each packed token of a scored prefill, and from `distributions_offset` on a row of logits for each sampled lane that asks for it."""
+    each packed token of a scored prefill, and from `distributions_offset` on a row of logits for each sampled lane that asks
+    for it."""
 
     buffer_id: int
     header_nbytes: int

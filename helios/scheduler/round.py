@@ -30,7 +30,8 @@ class ProgramShape:
 class Lane:
     """One sequence's part of a round: `query_length` tokens from `position` on. `is_prompt`: they are prompt tokens, otherwise
     the slot's pending token. `is_sampled`: the last of them yields a new token, under `mask` (of a TokenConstraint) if any.
-    `is_scored`: its completion says how likely the prompt tokens behind it were. `is_distributed`: it brings the whole row of logits."""
+    `is_scored`: its completion says how likely the prompt tokens behind it were. `is_distributed`: it brings the whole row of
+    logits."""
 
     sequence: Sequence
     slot: int
@@ -97,8 +98,8 @@ class Round:
 @dataclass(frozen=True, slots=True)
 class LaneCompletion:
     """One lane of a completion record (kernels.h, HeliosCompletionLane), as read, not yet believed. `scores`: of a scored prefill,
-    for the prompt tokens at `position` + 1 and on; there is none behind the last one of a prompt. `distribution`: of a lane that asks
-    for it and emits."""
+    for the prompt tokens at `position` + 1 and on; there is none behind the last one of a prompt. `distribution`: of a lane that
+    asks for it and emits."""
 
     slot: int
     generation: int

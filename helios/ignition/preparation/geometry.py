@@ -26,7 +26,7 @@ SAMPLING_DISTRIBUTION = 8  # flag of a sampling row
 
 MAX_ADMISSIONS = 8  # slots that one INITIALIZE sets up
 MAX_SCORED_TOKENS = 64  # of one scored prefill: each has its row of logits, 4 bytes a token of the vocabulary
-MAX_DISTRIBUTIONS = 8  # lanes of a round whose whole rows of logits are reported, 4 bytes a token of the vocabulary each
+MAX_DISTRIBUTIONS = 8  # lanes of a round whose whole rows of logits are reported, 4 bytes a token of the vocabulary
 STATE_ROWS_PER_REQUEST = 1
 SNAPSHOT_ROWS_PER_SLOT = (
     4  # the ends of a prompt and of its answer, and those of the turn before; untouched ones stay virtual
