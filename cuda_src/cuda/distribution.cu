@@ -29,10 +29,10 @@ __device__ void distribution(const HeliosArgs_distribution& a) {
       head[1] = 0;
     }
     float* row = reinterpret_cast<float*>(out + 2 * sizeof(double));
-    for (int32_t token = int32_t(threadIdx.x); token < a.vocabulary; token += kThreads) row[token] = logits.raw(token);
+    for (int32_t token = int32_t(threadIdx.x); token < a.vocabulary; token += kRowThreads) row[token] = logits.raw(token);
   }
 }
 
 }  // namespace helios::cuda
 
-HELIOS_CUDA_KERNEL(distribution, helios::cuda::kThreads, a.logits_capacity, helios::cuda::distribution(a))
+HELIOS_CUDA_KERNEL(distribution, helios::cuda::kRowThreads, a.logits_capacity, helios::cuda::distribution(a))

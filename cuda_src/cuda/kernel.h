@@ -107,15 +107,15 @@ __device__ __forceinline__ T combine_warp(T v, Combine combine) {
   for (int bits = kWarpLanes / 2; bits > 0; bits /= 2) v = combine(v, __shfl_xor_sync(kAllLanes, v, bits));
   return v;
 }
-// The same for a block of kThreads threads, by way of kWarps places in shared memory.
-template <class T, class Combine>
+// The same for a block, by way of a place in shared memory for each warp.
+template <int kBlockWarps = kWarps, class T, class Combine>
 __device__ __forceinline__ T combine_block(T v, T* shared, Combine combine) {
   v = combine_warp(v, combine);
   __syncthreads();  // the places may still be read from the last time
   if (threadIdx.x % kWarpLanes == 0) shared[threadIdx.x / kWarpLanes] = v;
   __syncthreads();
   T all = shared[0];
-  for (int warp = 1; warp < kWarps; warp++) all = combine(all, shared[warp]);
+  for (int warp = 1; warp < kBlockWarps; warp++) all = combine(all, shared[warp]);
   return all;
 }
 

@@ -2,14 +2,16 @@
 // raw logits stay what they were. NaN counts as -infinity, +infinity as 3e38, and -0 as +0: equal logits have equal
 // bits.
 //
-// The functions over a whole row are called by all threads of a block and give every thread the same answer. They find
-// extremes, or sum whole numbers, so that the order of the threads cannot show.
+// The functions over a whole row are called by all threads of a block of kRowThreads and give every thread the same answer.
+// They find extremes, or sum whole numbers, so that the order of the threads cannot show. A thread has kTogether logits on the
+// way: 16 KiB a block.
 #pragma once
 #include "kernel.h"
 
 namespace helios::cuda {
 
 constexpr float kLargestLogit = 3e38f;
+constexpr int kRowThreads = 256, kRowWarps = kRowThreads / kWarpLanes, kTogether = 16;
 
 __device__ __forceinline__ float nothing() { return __uint_as_float(0xff800000u); }  // -infinity
 __device__ __forceinline__ float usable(float x) { return x != x ? nothing() : x < kLargestLogit ? x : kLargestLogit; }
@@ -50,11 +52,26 @@ __device__ __forceinline__ bool is_before(const Candidate& a, const Candidate& b
   return a.id >= 0 && (b.id < 0 || a.logit > b.logit || (a.logit == b.logit && a.id < b.id));
 }
 
+// Calls use(i, at(i)) for the ids of this thread, ascending: every kRowThreads-th.
+template <class At, class Use>
+__device__ __forceinline__ void for_row(int32_t n, At at, Use use) {
+  for (int64_t first = threadIdx.x; first < n; first += kRowThreads * kTogether) {
+    decltype(at(0)) values[kTogether] = {};
+    HELIOS_UNROLL
+    for (int j = 0; j < kTogether; j++)
+      if (first + j * kRowThreads < n) values[j] = at(int32_t(first) + j * kRowThreads);
+    HELIOS_UNROLL
+    for (int j = 0; j < kTogether; j++)
+      if (first + j * kRowThreads < n) use(int32_t(first) + j * kRowThreads, values[j]);
+  }
+}
+
 // Shared memory of the functions below; one for a block.
 struct RowScratch {
-  Candidate candidates[kWarps];
-  unsigned long long numbers[kWarps];
-  double masses[kWarps];
+  Candidate candidates[kRowWarps];
+  unsigned long long numbers[kRowWarps], runs[kRowThreads];
+  double masses[kRowWarps];
+  int32_t found;
 };
 
 __device__ __forceinline__ Candidate first_of_block(Candidate mine, RowScratch& scratch) {
@@ -65,7 +82,7 @@ __device__ __forceinline__ Candidate first_of_block(Candidate mine, RowScratch& 
   __syncthreads();
   if (threadIdx.x % kWarpLanes == 0) scratch.candidates[threadIdx.x / kWarpLanes] = mine;
   __syncthreads();
-  for (int warp = 0; warp < kWarps; warp++)
+  for (int warp = 0; warp < kRowWarps; warp++)
     if (is_before(scratch.candidates[warp], mine)) mine = scratch.candidates[warp];
   return mine;
 }
@@ -73,10 +90,10 @@ __device__ __forceinline__ Candidate first_of_block(Candidate mine, RowScratch& 
 template <class At>
 __device__ Candidate next_candidate(int32_t n, Candidate before, RowScratch& scratch, At at) {
   Candidate mine{nothing(), -1};
-  for (int32_t i = int32_t(threadIdx.x); i < n; i += kThreads) {
-    const Candidate candidate{at(i), i};
+  for_row(n, at, [&](int32_t i, float logit) {
+    const Candidate candidate{logit, i};
     if ((before.id < 0 || is_before(before, candidate)) && is_before(candidate, mine)) mine = candidate;
-  }
+  });
   return first_of_block(mine, scratch);
 }
 // The largest of at(i); id -1 when nothing is above -infinity.
@@ -104,31 +121,64 @@ __device__ __forceinline__ unsigned long long whole_weight(float weight) {
 template <class F>
 __device__ unsigned long long sum_of_row(int32_t n, RowScratch& scratch, F f) {
   unsigned long long sum = 0;
-  for (int32_t i = int32_t(threadIdx.x); i < n; i += kThreads) sum += f(i);
-  return combine_block(sum, scratch.numbers, Sum{});
+  for_row(n, f, [&](int32_t, unsigned long long value) { sum += value; });
+  return combine_block<kRowWarps>(sum, scratch.numbers, Sum{});
 }
 
-// Finds the id at which the running sum of f(i), ids ascending, first exceeds `target`; -1 when it never does. Each
-// thread has a run of consecutive ids; the one in whose run it happens walks it.
+// The running sum over the lanes of a warp, each lane's own included.
+__device__ __forceinline__ unsigned long long running_sum(unsigned long long v) {
+  const int lane = int(threadIdx.x) % kWarpLanes;
+  for (int step = 1; step < kWarpLanes; step *= 2) {
+    const unsigned long long before = __shfl_sync(kAllLanes, v, lane >= step ? lane - step : lane);
+    if (lane >= step) v += before;
+  }
+  return v;
+}
+// A row is kRowThreads runs of consecutive ids, whole warps long.
+__device__ __forceinline__ int32_t run_length(int32_t n) {
+  return (n + kRowThreads * kWarpLanes - 1) / (kRowThreads * kWarpLanes) * kWarpLanes;
+}
+// The sum of f(i) over the row; what each run adds to it stays in `scratch.runs`. A warp has every kRowWarps-th run.
 template <class F>
-__device__ int32_t id_where_sum_exceeds(int32_t n, unsigned long long target, unsigned long long (&sums)[kThreads],
-                                        int32_t& found, F f) {
-  const int32_t me = int32_t(threadIdx.x), each = (n + kThreads - 1) / kThreads;
-  const int64_t begin = int64_t(me) * each, end = begin + each < n ? begin + each : n;
-  unsigned long long sum = 0, running = 0;
-  for (int64_t i = begin; i < end; i++) sum += f(int32_t(i));
-  __syncthreads();
-  sums[me] = sum;
-  if (me == 0) found = -1;
-  __syncthreads();
-  for (int32_t other = 0; other < me; other++) running += sums[other];
-  if (running <= target && running + sum > target) {
-    int64_t i = begin;
-    while ((running += f(int32_t(i))) <= target) i++;
-    found = int32_t(i);
+__device__ unsigned long long sum_of_runs(int32_t n, RowScratch& scratch, F f) {
+  const int32_t lane = int32_t(threadIdx.x) % kWarpLanes, length = run_length(n);
+  __syncthreads();  // the runs may still be read from the last time
+  for (int run = int(threadIdx.x) / kWarpLanes; run < kRowThreads; run += kRowWarps) {
+    const int64_t begin = int64_t(run) * length, left = n - begin;
+    unsigned long long sum = 0;
+    for (int32_t i = lane; i < length && i < left; i += kWarpLanes) sum += f(int32_t(begin) + i);
+    if (left > 0) sum = combine_warp(sum, Sum{});
+    if (lane == 0) scratch.runs[run] = sum;
   }
   __syncthreads();
-  return found;
+  return combine_block<kRowWarps>(scratch.runs[threadIdx.x], scratch.numbers, Sum{});
+}
+// After sum_of_runs: the id at which the running sum of f(i), ids ascending, first exceeds `target`; -1 when it never does.
+template <class F>
+__device__ int32_t id_where_sum_exceeds(int32_t n, unsigned long long target, RowScratch& scratch, F f) {
+  const int32_t me = int32_t(threadIdx.x), lane = me % kWarpLanes, warp = me / kWarpLanes, length = run_length(n);
+  const unsigned long long mine = scratch.runs[me];
+  unsigned long long end = running_sum(mine);
+  __syncthreads();
+  if (lane == kWarpLanes - 1) scratch.numbers[warp] = end;
+  if (me == 0) scratch.found = -1;
+  __syncthreads();
+  for (int other = 0; other < warp; other++) end += scratch.numbers[other];
+  const uint32_t here = __ballot_sync(kAllLanes, end > target && end - mine <= target);  // in one lane of the block, or none
+  if (here) {
+    const int from = __popc((here & -here) - 1);
+    unsigned long long before = __shfl_sync(kAllLanes, end - mine, from);
+    const int64_t begin = int64_t(warp * kWarpLanes + from) * length;
+    for (int32_t i = lane;; i += kWarpLanes) {
+      const unsigned long long sum = before + running_sum(begin + i < n ? f(int32_t(begin) + i) : 0ull);
+      const uint32_t past = __ballot_sync(kAllLanes, sum > target);
+      if (past && lane == __popc((past & -past) - 1)) scratch.found = int32_t(begin) + i;
+      if (past) break;
+      before = __shfl_sync(kAllLanes, sum, kWarpLanes - 1);
+    }
+  }
+  __syncthreads();
+  return scratch.found;
 }
 
 }  // namespace helios::cuda

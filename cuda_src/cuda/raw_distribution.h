@@ -2,7 +2,7 @@
 // Log-probabilities are never below -9999. Of equal logits the lower id is the more likely. All threads of a block call
 // these together; the sum of the exponentials goes in an order that depends on the vocabulary alone.
 #pragma once
-#include "logits.h"
+#include "top_list.h"
 
 namespace helios::cuda {
 
@@ -17,24 +17,32 @@ struct RawDistribution {
     const Candidate top = largest(logits.n, scratch, [&](int32_t i) { return logits.raw(i); });
     const Weights weights{top.logit, 1.f};
     double sum = 0;
-    for (int32_t i = int32_t(threadIdx.x); i < logits.n; i += kThreads) sum += double(weights.of(logits.raw(i)));
-    sum = combine_block(sum, scratch.masses, Sum{});
+    for_row(logits.n, [&](int32_t i) { return logits.raw(i); }, [&](int32_t, float x) { sum += double(weights.of(x)); });
+    sum = combine_block<kRowWarps>(sum, scratch.masses, Sum{});
     log_total = top.id < 0 ? double(__uint_as_float(0x7f800000u)) : double(top.logit) + log(sum);
   }
   __device__ float logprob(float x) const {
     const double p = double(x) - log_total;
     return p > double(kLowestLogprob) ? float(p) : kLowestLogprob;
   }
-  __device__ void report_candidates(int32_t n, HeliosSample& out) const {
-    Candidate last{0.f, -1};
-    int32_t found = 0;
-    for (; found < n && found < logits.n; found++) {
-      last = next_candidate(logits.n, last, scratch, [&](int32_t i) { return logits.raw(i); });
-      if (threadIdx.x != 0) continue;
-      out.candidate_token[found] = last.id;
-      out.candidate_logprob[found] = logprob(last.logit);
+  __device__ void report_candidate(int32_t i, const Candidate& candidate, HeliosSample& out) const {
+    out.candidate_token[i] = candidate.id;
+    out.candidate_logprob[i] = logprob(candidate.logit);
+  }
+  // The n best, n <= HELIOS_MAX_CANDIDATES.
+  __device__ void report_candidates(int32_t n, ListScratch& list, HeliosSample& out) const {
+    const auto raw = [&](int32_t i) { return logits.raw(i); };
+    const int32_t found = n < logits.n ? n : logits.n, me = int32_t(threadIdx.x);
+    if (found > 0 && list_top(logits.n, found, list, raw)) {
+      if (me < found) report_candidate(me, list.sorted[me], out);
+    } else {
+      Candidate last{0.f, -1};
+      for (int32_t i = 0; i < found; i++) {
+        last = next_candidate(logits.n, last, scratch, raw);
+        if (me == 0) report_candidate(i, last, out);
+      }
     }
-    if (threadIdx.x == 0) out.n_candidates = found;
+    if (me == 0) out.n_candidates = found;
   }
   __device__ void report_token(int32_t token, HeliosSample& out) const {
     const Candidate chosen{logits.raw(token), token};

@@ -6,6 +6,11 @@
 // Decided as on the host: when no token is left the lowest allowed id is chosen (0 when the mask allows none). A
 // temperature below 1e-5 is greedy. A sample whose row, lane or slot is out of range gets token -1. Masses are whole
 // numbers: the draw is exact.
+//
+// Floor: 4 bytes a token of the vocabulary and pass, from the second pass on out of the L2 cache. Greedy is 1 pass; a draw 2
+// (the largest, the running sum); top-k to 128 adds 2, top-p alone 3, the log-probabilities and the best tokens 4. As built:
+// up to 146 registers, 12,528 bytes of shared memory, 256 threads, of which a multiprocessor holds 1 block or more: a row is
+// one block's, and a batch has no more of them than lanes.
 #include "philox.h"
 #include "raw_distribution.h"
 #include "selection.h"
@@ -17,21 +22,49 @@ constexpr float kGreedyBelow = 1e-5f;
 struct SampleScratch {
   RowScratch row;
   SelectionScratch selection;
+  ListScratch list;
   float before_bias[HELIOS_MAX_BIAS];
+  Cut cut;
+  bool is_cut;
 };
 
+__device__ __forceinline__ unsigned long long share_of(float top_p, unsigned long long whole) {
+  return __double2ull_rn((top_p > 0.f ? double(top_p) : 0.) * double(whole));
+}
+// The cut when it is among the first n_listed ids, which top-k allows (`is_top_k`) or may well not; one thread. `whole` is the
+// mass that top-p has a share of, without top-k.
+__device__ bool cut_in_list(const HeliosSamplingRow& s, const Weights& weights, int32_t n_listed, bool is_top_k,
+                            unsigned long long whole, const Candidate* list, Cut& cut) {
+  for (int32_t i = 0; is_top_k && i < n_listed; i++) whole += whole_weight(weights.of(list[i].logit));
+  const unsigned long long enough = s.top_p < 1.f ? share_of(s.top_p, whole) : ~0ull;
+  unsigned long long mass = 0;
+  for (int32_t i = 0; i < n_listed; i++) {
+    mass += whole_weight(weights.of(list[i].logit));
+    cut = {list[i].logit, list[i].id};
+    if (mass >= enough) return true;
+  }
+  return is_top_k;
+}
 __device__ Cut cut_for(const HeliosSamplingRow& s, const Logits& logits, const Weights& weights,
                        SampleScratch& scratch) {
   const bool has_top_k = s.top_k > 0 && s.top_k < logits.n, has_top_p = s.top_p < 1.f;
-  Found by_count{keep_all(), 0};
-  if (has_top_k) by_count = find_cut(logits, weights, {(unsigned long long)s.top_k, ~0ull}, scratch.selection);
+  if (!has_top_k && !has_top_p) return keep_all();
+  const auto at = [&](int32_t i) { return logits.at(i); };
+  unsigned long long whole = 0;
+  if (!has_top_k) whole = sum_of_row(logits.n, scratch.row, [&](int32_t i) { return whole_weight(weights.of(at(i))); });
+  const int32_t n_listed = has_top_k ? s.top_k : logits.n < kMostListed ? logits.n : kMostListed;
+  if (n_listed <= kMostListed && list_top(logits.n, n_listed, scratch.list, at)) {
+    if (threadIdx.x == 0)
+      scratch.is_cut = cut_in_list(s, weights, n_listed, has_top_k, whole, scratch.list.sorted, scratch.cut);
+    __syncthreads();
+    if (scratch.is_cut) return scratch.cut;
+  }
+  Found by_count{keep_all(), whole};
+  if (has_top_k)
+    by_count = find_cut(logits, weights, {(unsigned long long)s.top_k, ~0ull}, scratch.row, scratch.selection);
   if (!has_top_p) return by_count.cut;
-  const unsigned long long whole =
-      has_top_k ? by_count.mass
-                : sum_of_row(logits.n, scratch.row, [&](int32_t i) { return whole_weight(weights.of(logits.at(i))); });
-  const double share = s.top_p > 0.f ? double(s.top_p) : 0.;
-  const unsigned long long mass = __double2ull_rn(share * double(whole));
-  return tighter(find_cut(logits, weights, {~0ull, mass}, scratch.selection).cut, by_count.cut);
+  const Goal goal{~0ull, share_of(s.top_p, by_count.mass)};
+  return tighter(find_cut(logits, weights, goal, scratch.row, scratch.selection).cut, by_count.cut);
 }
 
 __device__ int32_t draw(const HeliosSamplingRow& s, const Logits& logits, const Weights& weights, unsigned long long u,
@@ -42,9 +75,9 @@ __device__ int32_t draw(const HeliosSamplingRow& s, const Logits& logits, const 
     const float x = logits.at(i), weight = weights.of(x);
     return cut.keeps(x, i) && weight >= least ? whole_weight(weight) : 0ull;
   };
-  const unsigned long long total = sum_of_row(logits.n, scratch.row, kept);
+  const unsigned long long total = sum_of_runs(logits.n, scratch.row, kept);
   const unsigned long long target = __umul64hi(u << 11, total);  // floor(u / 2^53 * total) < total
-  const int32_t token = id_where_sum_exceeds(logits.n, target, scratch.selection.sums, scratch.selection.found, kept);
+  const int32_t token = id_where_sum_exceeds(logits.n, target, scratch.row, kept);
   return token < 0 ? fallback : token;
 }
 
@@ -52,14 +85,14 @@ struct BiasEntry {
   int32_t id;
   float value;
 };
-// Adds the bias entries to the row, and takes them out again bit for bit. A thread owns every kThreads-th id, and sees
+// Adds the bias entries to the row, and takes them out again bit for bit. A thread owns every kRowThreads-th id, and sees
 // all entries in order.
 struct Bias {
   const BiasEntry* entries;
   int32_t n_entries;
   float* before;
   __device__ __forceinline__ bool is_mine(const Logits& logits, int32_t id) const {
-    return id % kThreads == int32_t(threadIdx.x) && in_range(id, logits.n);
+    return id % kRowThreads == int32_t(threadIdx.x) && in_range(id, logits.n);
   }
   __device__ void add(const Logits& logits) const {
     __syncthreads();  // the raw row may still be read
@@ -112,7 +145,7 @@ __device__ void sample_lane(const HeliosArgs_sample& a, int32_t index, int32_t l
     return;
   }
   const RawDistribution raw(logits, scratch.row);
-  raw.report_candidates(clamp(s.n_candidates, 0, HELIOS_MAX_CANDIDATES), out);
+  raw.report_candidates(clamp(s.n_candidates, 0, HELIOS_MAX_CANDIDATES), scratch.list, out);
   bias.add(logits);
   const int32_t token = choose_token(s, logits, position, scratch);
   bias.take_out(logits);
@@ -137,4 +170,4 @@ __device__ void sample(const HeliosArgs_sample& a) {
 
 }  // namespace helios::cuda
 
-HELIOS_CUDA_KERNEL(sample, helios::cuda::kThreads, a.lanes_capacity, helios::cuda::sample(a))
+HELIOS_CUDA_KERNEL(sample, helios::cuda::kRowThreads, a.lanes_capacity, helios::cuda::sample(a))

@@ -5,6 +5,7 @@ namespace helios::cuda {
 
 __device__ void score(const HeliosArgs_score& a) {
   HELIOS_SHARED(RowScratch, scratch, 1);
+  HELIOS_SHARED(ListScratch, list, 1);
   const int32_t n_rows = live_count(a.counts, HELIOS_COUNT_ROWS, a.rows_capacity);
   for (int32_t i = int32_t(blockIdx.x); i < n_rows; i += int32_t(gridDim.x)) {
     const int32_t target = as<int32_t>(a.targets)[i];
@@ -19,10 +20,10 @@ __device__ void score(const HeliosArgs_score& a) {
     const Logits logits{x, a.vocabulary, nullptr, nullptr, 1, 0, 0};
     const RawDistribution raw(logits, scratch[0]);
     raw.report_token(target, out);
-    raw.report_candidates(a.n_candidates, out);
+    raw.report_candidates(a.n_candidates, list[0], out);
   }
 }
 
 }  // namespace helios::cuda
 
-HELIOS_CUDA_KERNEL(score, helios::cuda::kThreads, a.rows_capacity, helios::cuda::score(a))
+HELIOS_CUDA_KERNEL(score, helios::cuda::kRowThreads, a.rows_capacity, helios::cuda::score(a))

@@ -1,5 +1,6 @@
 // Top-k and top-p without sorting. A kept set is always a prefix of the order "larger logit first, lower id first on a
-// tie", so it is a Cut: a logit, and the last id that still belongs among its equals. A cut is found by radix selection
+// tie", so it is a Cut: a logit, and the last id that still belongs among its equals. A cut that the list of the best
+// (top_list.h) does not hold is found by radix selection
 // on the bits of the logit, 8 at a time, counting tokens and mass from the top. Counts and masses are whole numbers
 // added by atomics, so that the result depends on the row and the goal alone.
 #pragma once
@@ -29,9 +30,9 @@ struct Found {
   unsigned long long mass;  // of the kept tokens
 };
 struct SelectionScratch {
-  unsigned long long masses[kBins], sums[kThreads], mass_above;
+  unsigned long long masses[kBins], mass_above;
   uint32_t counts[kBins], count_above;
-  int32_t bin, found;
+  int32_t bin;
 };
 
 // An order-preserving integer of a logit, and back.
@@ -47,17 +48,16 @@ __device__ __forceinline__ float logit_of(uint32_t key) {
 __device__ inline void fill_bins(const Logits& logits, const Weights& weights, uint32_t prefix, int shift,
                                  SelectionScratch& s) {
   __syncthreads();
-  for (int bin = int(threadIdx.x); bin < kBins; bin += kThreads) s.counts[bin] = 0, s.masses[bin] = 0;
+  for (int bin = int(threadIdx.x); bin < kBins; bin += kRowThreads) s.counts[bin] = 0, s.masses[bin] = 0;
   __syncthreads();
-  for (int32_t i = int32_t(threadIdx.x); i < logits.n; i += kThreads) {
-    const float x = logits.at(i);
+  for_row(logits.n, [&](int32_t i) { return logits.at(i); }, [&](int32_t, float x) {
     const uint32_t key = key_of(x);
     const bool is_in = shift + kRadixBits == 32 || key >> (shift + kRadixBits) == prefix;
-    if (!is_in || !(x > nothing())) continue;
+    if (!is_in || !(x > nothing())) return;
     const uint32_t bin = key >> shift & (kBins - 1);
     atomicAdd(&s.counts[bin], 1u);
     atomicAdd(&s.masses[bin], whole_weight(weights.of(x)));
-  }
+  });
   __syncthreads();
 }
 // Walks down from the top bin to the one where the goal is met; -1 when it is not. One thread.
@@ -71,7 +71,8 @@ __device__ inline int find_bin(const Goal& goal, SelectionScratch& s) {
   return -1;
 }
 // The cut at which the goal is met; everything is kept when the goal is more than there is.
-__device__ inline Found find_cut(const Logits& logits, const Weights& weights, const Goal& goal, SelectionScratch& s) {
+__device__ inline Found find_cut(const Logits& logits, const Weights& weights, const Goal& goal, RowScratch& row,
+                                 SelectionScratch& s) {
   uint32_t prefix = 0;
   __syncthreads();
   if (threadIdx.x == 0) s.count_above = 0, s.mass_above = 0;
@@ -92,9 +93,10 @@ __device__ inline Found find_cut(const Logits& logits, const Weights& weights, c
     wanted = needed < 1 ? 1 : needed < wanted ? needed : wanted;
   }
   const unsigned long long mass = s.mass_above + each * wanted;
-  const int32_t last = id_where_sum_exceeds(logits.n, wanted - 1, s.sums, s.found,
-                                            [&](int32_t i) { return (unsigned long long)(logits.at(i) == logit); });
-  return {{logit, last}, mass};
+  if (wanted == n_equal) return {{logit, INT32_MAX}, mass};
+  const auto is_equal = [&](int32_t i) { return (unsigned long long)(logits.at(i) == logit); };
+  sum_of_runs(logits.n, row, is_equal);
+  return {{logit, id_where_sum_exceeds(logits.n, wanted - 1, row, is_equal)}, mass};
 }
 
 }  // namespace helios::cuda
