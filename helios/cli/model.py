@@ -7,13 +7,16 @@ the default one, packaged with the program or downloaded once.
 from __future__ import annotations
 
 import argparse
+import importlib
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from helios.cli.progress import byte_progress
 from helios.corefile.authorize import PACKAGED_CORE
 from helios.errors import MissingFileError
+from helios.ignition.preparation.identity import file_digest
 from helios.settings import Settings, flag_help, setting_names
 
 if TYPE_CHECKING:
@@ -75,6 +78,11 @@ def _pulled() -> Path:
 
 def _prepared(gguf: Path, settings: Settings) -> Path:
     """Smaller settings are chosen at load, so only those above the usual ones make a core of their own."""
+    with ThreadPoolExecutor(
+        1, "helios-digest"
+    ) as hashing:  # which leaves the interpreter free to import what comes next
+        source_sha256 = hashing.submit(file_digest, gguf)
+        importlib.import_module("helios.engine")
     from helios.ignition.preparation.kv_format import KvFormat
     from helios.ignition.prepare import DEFAULT_CONTEXT_TOKENS, PrepareOptions, prepared_core
     from helios.ignition.signatures import target_of
@@ -87,4 +95,6 @@ def _prepared(gguf: Path, settings: Settings) -> Path:
         kv_format=KvFormat(settings.kv) if settings.kv else usual.kv_format,
     )
     with byte_progress("preparing") as report:
-        return prepared_core(gguf, report, options=options, target=target_of(settings.device))
+        return prepared_core(
+            gguf, report, options=options, target=target_of(settings.device), source_sha256=source_sha256.result()
+        )

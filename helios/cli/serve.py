@@ -42,7 +42,6 @@ def run(arguments: argparse.Namespace) -> int:
     from helios.server.access import read_access
     from helios.server.kv_events.open import open_kv_events
     from helios.server.listener import bind
-    from helios.server.server import serve_until_signal
 
     with (
         logging_to(STDERR, settings),
@@ -51,7 +50,10 @@ def run(arguments: argparse.Namespace) -> int:
         open_kv_events(settings) or nullcontext() as kv_sockets,
     ):
         access = read_access(settings)
-        with start_engine(core_path(arguments.model, settings), settings) as engine:
+        core = core_path(arguments.model, settings)
+        from helios.server.server import serve_until_signal  # a quarter of a second, where a wrong model is told before
+
+        with start_engine(core, settings) as engine:
             _LOG.info("%s", engine.description)
             asyncio.run(serve_until_signal(engine, settings, listener, access, grpc_address, kv_sockets))
     if engine.is_stuck:

@@ -84,12 +84,13 @@ def prepared_core(
     *,
     options: PrepareOptions | None = None,
     target: Target | None = None,
+    source_sha256: bytes | None = None,
 ) -> Path:
     """The core of a checkpoint, from the user's cache or made now, signed by this machine's key.
 
     `target` is the CPU device's when None; a served name that is not chosen comes from the file's name. The core is found
-    again by content: of the checkpoint, the kernel table, the options and the key. Processes that make the
-    same core at the same time each write all of it, and the last rename wins.
+    again by content: of the checkpoint (`source_sha256`, if it is known), the kernel table, the options and the key. Processes
+    that make the same core at the same time each write all of it, and the last rename wins.
     """
     options = options or PrepareOptions()
     if options.served_id is None:
@@ -97,7 +98,7 @@ def prepared_core(
     target = target or host_target()
     key = load_or_create_local_key()
     recipe = [repr(part).encode() for part in (PREPARATION_VERSION, options, target)]
-    name = digest([file_digest(checkpoint_path), *recipe, public_bytes(key)]).hex()
+    name = digest([source_sha256 or file_digest(checkpoint_path), *recipe, public_bytes(key)]).hex()
     path = cache_directory() / "cores" / f"{name[:32]}.core"
     if not path.exists():
         prepare(checkpoint_path, path, target, options, key=key, progress=progress)

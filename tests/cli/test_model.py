@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,10 @@ def prepared(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     """Records what is prepared instead of preparing it."""
     calls: list[Any] = []
 
-    def prepared_core(path: Path, progress: Any, *, options: prepare.PrepareOptions, target: Target) -> Path:
+    def prepared_core(
+        path: Path, progress: Any, *, options: prepare.PrepareOptions, target: Target, source_sha256: bytes
+    ) -> Path:
+        assert source_sha256 == hashlib.sha256(path.read_bytes()).digest()
         calls.append((path, options, target))
         progress(1, 2)
         return Path("made.core")
@@ -71,6 +75,7 @@ def test_no_model_means_the_packaged_core_or_else_the_pulled_one(
 ) -> None:
     packaged = tmp_path / "default.core"
     monkeypatch.setattr(model, "PACKAGED_CORE", packaged)
+    (tmp_path / "pulled.gguf").write_bytes(b"GGUF")
     monkeypatch.setattr(pull, "pull_default_model", lambda report: tmp_path / "pulled.gguf")
     assert model.core_path(None, Settings()) == Path("made.core")
     assert prepared[0][0] == tmp_path / "pulled.gguf"
