@@ -5,10 +5,9 @@ It knows terminals, not what the bytes are. The bar shows itself only on a termi
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-
-from tqdm import tqdm
 
 # Called with bytes done and bytes in all.
 Report = Callable[[int, int], None]
@@ -17,7 +16,12 @@ Report = Callable[[int, int], None]
 @contextmanager
 def byte_progress(what: str) -> Iterator[Report]:
     """A function that takes (bytes done, bytes in all) while the bar is open."""
-    with tqdm(unit="B", unit_scale=True, desc=what, delay=0.5, leave=False, disable=None) as bar:
+    if not sys.stderr.isatty():
+        yield lambda _n_done_bytes, _n_total_bytes: None
+        return
+    from tqdm import tqdm  # which nobody sees elsewhere
+
+    with tqdm(unit="B", unit_scale=True, desc=what, delay=0.5, leave=False) as bar:
 
         def report(n_done_bytes: int, n_total_bytes: int) -> None:
             bar.total = n_total_bytes
