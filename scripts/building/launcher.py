@@ -119,6 +119,8 @@ def _hold(tree: Path) -> bool:
 
 
 def _unpack(archive: Path, tree: Path) -> None:
+    import compileall  # which no later start needs
+
     print(f"helios: unpacking into {tree}, once", file=sys.stderr)
     partial = tree.parent / f"{PARTIAL}{os.getpid()}"
     foreign = _foreign_extensions()
@@ -126,6 +128,8 @@ def _unpack(archive: Path, tree: Path) -> None:
         with zipfile.ZipFile(archive) as source:
             names = [n for n in source.namelist() if n.startswith(("app/", "site/")) and not foreign(n)]
             source.extractall(partial, names)
+        # Half of a start without it, and who runs may not be allowed, or not wish (PYTHONDONTWRITEBYTECODE), to write it later.
+        compileall.compile_dir(partial, quiet=2)
         (partial / IN_USE).touch()
         partial.rename(tree)
     except BaseException:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import importlib.util
 import os
 import platform
 import random
@@ -75,6 +76,18 @@ def test_the_first_start_unpacks_and_the_second_finds_it(tmp_path: Path) -> None
     assert second.out.split() == [str(first.tree / "app"), str(first.tree / "site"), "outside", "a", "b"]
 
 
+def test_sources_are_compiled_when_they_are_unpacked_whatever_the_environment_says(tmp_path: Path) -> None:
+    """Issue 9, item 5: reading sources anew costs each start as much as all the rest."""
+    home = tmp_path / "home"
+    start(make_zipapp(tmp_path), home, PYTHONDONTWRITEBYTECODE="1")
+    (tree,) = (home / "app").glob("*-py*")
+    sources = list(tree.rglob("*.py"))
+    assert sources
+    for source in sources:
+        bytecode = Path(importlib.util.cache_from_source(source)).read_bytes()
+        assert int.from_bytes(bytecode[8:12], "little") == int(source.stat().st_mtime)  # so it is taken
+
+
 def test_the_exit_status_is_that_of_main(tmp_path: Path) -> None:
     """A supervisor reads it."""
     assert start(make_zipapp(tmp_path), tmp_path / "home", "fail").status == 7
@@ -117,7 +130,7 @@ def test_a_start_that_was_killed_while_unpacking_harms_no_later_one(tmp_path: Pa
     process.send_signal(signal.SIGKILL)
     process.wait()
     tree = start(pyz, home).tree
-    assert len(list((tree / "site" / "many").iterdir())) == 3000
+    assert len(list((tree / "site" / "many").glob("*.py"))) == 3000
     assert [path.name for path in (home / "app").iterdir() if path.is_dir()] == [tree.name]
 
 
