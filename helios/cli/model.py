@@ -83,9 +83,9 @@ def _prepared(gguf: Path, settings: Settings) -> Path:
     ) as hashing:  # which leaves the interpreter free to import what comes next
         source_sha256 = hashing.submit(file_digest, gguf)
         importlib.import_module("helios.engine")
-    from helios.ignition.preparation.kv_format import KvFormat
-    from helios.ignition.prepare import DEFAULT_CONTEXT_TOKENS, PrepareOptions, prepared_core
-    from helios.ignition.signatures import target_of
+        from helios.ignition.preparation.kv_format import KvFormat
+        from helios.ignition.prepare import DEFAULT_CONTEXT_TOKENS, PrepareOptions, prepared_core
+        from helios.ignition.signatures import target_of
 
     usual = PrepareOptions()
     context_tokens = settings.context or 0
