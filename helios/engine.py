@@ -24,7 +24,6 @@ from helios.contract.prepared import PreparedContract, SamplingDefaults
 from helios.contract.schema import core_pb2, execution_pb2
 from helios.corefile.authorize import authorize
 from helios.corefile.contents import read_contents
-from helios.corefile.origin import kv_format_of
 from helios.corefile.reader import Core, open_core
 from helios.device.device import Device
 from helios.errors import (
@@ -36,6 +35,7 @@ from helios.errors import (
     SettingError,
     ShuttingDownError,
 )
+from helios.ignition.preparation.kv_format import kv_format_of
 from helios.metrics import Number
 from helios.runtime.admission import check_sampling
 from helios.runtime.capacities import Capacities, choose_capacities, choose_limits
@@ -179,7 +179,7 @@ class Engine:
         with ExitStack() as owned:
             core = owned.enter_context(open_core(core_path))
             bootstrap = Bootstrap.load(core, settings.accept)
-            _check_kv_format(core, settings)
+            _check_kv_format(bootstrap.manifest, settings)
             limits = choose_limits(bootstrap.contract, settings)
             contract = select_programs(bootstrap.contract, limits)
             device = owned.enter_context(Device.open(settings.device, settings.threads, contract.target))
@@ -333,8 +333,8 @@ def _resource(core: Core, kind: core_pb2.ResourceKind) -> bytes:
     return data
 
 
-def _check_kv_format(core: Core, settings: Settings) -> None:
-    kept = kv_format_of(core.index)
+def _check_kv_format(manifest: execution_pb2.ExecutionManifest, settings: Settings) -> None:
+    kept = kv_format_of(manifest)
     if settings.kv not in (None, kept):
         raise SettingError(
             f"--kv is {settings.kv}, the core was prepared to keep keys and values as {kept}",

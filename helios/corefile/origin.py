@@ -15,7 +15,6 @@ from helios.corefile.index import CoreIndex
 from helios.corefile.writer import REBUILD_MANIFEST_VERSION, WEIGHT_CATALOG_VERSION
 
 Description = dict[str, Any]
-KV_FORMAT_INPUT = "kv_format"  # of a rebuild manifest
 
 
 def describe_rebuild_manifest(index: CoreIndex) -> Description:
@@ -30,11 +29,6 @@ def describe_rebuild_manifest(index: CoreIndex) -> Description:
     if manifest.version != REBUILD_MANIFEST_VERSION:
         return {"unknown_version": manifest.version}
     return dict(sorted(manifest.inputs.items()))
-
-
-def kv_format_of(index: CoreIndex) -> str:
-    """How the core keeps keys and values; one that does not say keeps them as 16-bit floats."""
-    return str(describe_rebuild_manifest(index).get(KV_FORMAT_INPUT, "f16"))
 
 
 def describe_weight_catalogs(index: CoreIndex) -> list[Description]:

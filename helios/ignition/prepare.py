@@ -16,7 +16,6 @@ from helios.contract.prepared import PreparedContract
 from helios.contract.schema import contract_pb2 as pb
 from helios.contract.schema import core_pb2
 from helios.corefile.keys import LOCAL_NAMESPACE, load_or_create_local_key, public_bytes
-from helios.corefile.origin import KV_FORMAT_INPUT
 from helios.corefile.writer import (
     WEIGHT_CATALOG_VERSION,
     Container,
@@ -144,7 +143,7 @@ def _describe(
             "source_sha256": source_sha256.hex(),
             "architecture": hyper.architecture,
             "preparation_version": str(PREPARATION_VERSION),
-            KV_FORMAT_INPUT: kv_format,
+            "kv_format": kv_format,
         },
         weight_catalogs=[_catalog(captured.weights)],
     )

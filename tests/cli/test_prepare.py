@@ -11,9 +11,10 @@ from helios.cli.prepare import add_arguments, run
 from helios.corefile.contents import read_contents
 from helios.corefile.keys import create_key, public_bytes
 from helios.corefile.layout import CoreFormat
-from helios.corefile.origin import describe_rebuild_manifest, describe_weight_catalogs, kv_format_of
+from helios.corefile.origin import describe_rebuild_manifest, describe_weight_catalogs
 from helios.corefile.reader import open_core
 from helios.errors import SettingError
+from helios.ignition.preparation.kv_format import kv_format_of
 from tests.device.compiling import need_cuda_library
 from tests.ignition.tiny_model import TinyModel, write_tiny
 
@@ -91,8 +92,9 @@ def test_a_core_says_how_it_keeps_keys_and_values(gguf: Path) -> None:
     for kv, words in (("f16", []), ("q8", ["--kv", "q8"])):
         assert prepare(str(gguf), "-o", f"{kv}.core", *words) == 0
         with open_core(Path(f"{kv}.core")) as core:
-            assert kv_format_of(core.index) == kv
-            contract = read_contents(core).contract
+            contents = read_contents(core)
+            assert kv_format_of(contents.manifest) == describe_rebuild_manifest(core.index)["kv_format"] == kv
+            contract = contents.contract
             page_nbytes.append(max(buffer.page_nbytes for buffer in contract.buffers))
     assert page_nbytes[1] < page_nbytes[0]
 

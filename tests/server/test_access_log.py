@@ -134,6 +134,7 @@ def test_a_fault_inside_a_stream_is_in_the_line(server: RunningServer, lines: Li
     server.engine.answer = None
     connection = server.connect()
     connection.sendall(raw_chat(stream=True))
+    server.generation().give(server.engine.tokenizer.encode("a", allow_special=False)[0])
     read_until(connection, b"role")
     server.generation().fail(DeviceError("the device is gone"))
     line = lines.next()

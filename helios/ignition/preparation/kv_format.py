@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from enum import StrEnum
 
+from helios.contract.schema import execution_pb2 as pb
 from helios.ignition.preparation.geometry import PAGE_TOKENS
 
 _SCALES_NBYTES = 8  # of one position of a head in 8-bit pages: a scale for its keys, one for its values
@@ -33,3 +34,13 @@ class KvFormat(StrEnum):
 def usual_kv_format(target_name: str) -> KvFormat:
     """What a target's attention is fastest with at full precision."""
     return KvFormat.BF16 if target_name == "cuda" else KvFormat.F16
+
+
+def kv_format_of(manifest: pb.ExecutionManifest) -> KvFormat:
+    """What the attention kernels of its programs read; f16 where nothing is said."""
+    for program in manifest.programs:
+        for node in program.nodes:
+            operation, part = (node.kernel.kernel + ".").split(".")[:2]
+            if operation in ("attention", "attention_split"):
+                return next((format_ for format_ in KvFormat if format_ == part), KvFormat.F16)
+    return KvFormat.F16

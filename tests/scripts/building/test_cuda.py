@@ -67,7 +67,8 @@ def project(tmp_path: Path) -> Project:
     text = (ROOT / "cuda_src" / "kernels.h").read_text()
     start, end = text.index("// Every kernel of the vocabulary"), text.index("// Argument structs, generated")
     (source / "kernels.h").write_text(text[:start] + KERNELS_H + text[end:])
-    for name in ("cuda/kernel.h", "cuda/launch.h", "cuda/images.h", "cuda/table.cpp", "simt/cuda.h", "simt/emulator.h"):
+    names = ("kernel.h", "launch.h", "instructions.h", "images.h", "table.cpp")
+    for name in (*(f"cuda/{name}" for name in names), "simt/cuda.h", "simt/instructions.h", "simt/emulator.h"):
         shutil.copy(ROOT / "cuda_src" / name, source / name)
     (source / "cuda" / "fill.cu").write_text(FILL)
     (source / "host" / "host.h").write_text(HOST_H)
