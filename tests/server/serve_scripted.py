@@ -1,6 +1,6 @@
 """`python -m tests.server.serve_scripted DIRECTORY SETTING=VALUE...`: serve a scripted engine until told to stop.
 
-The engine answers "Hello world"; to a prompt that says "slow" it answers without an end. A file `broken` in the directory makes
+The engine answers "Hello world"; to a prompt that says "slow" it begins an answer without an end. A file `broken` in the directory makes
 it say that its worker is dead.
 """
 
@@ -29,7 +29,10 @@ class SlowEngine(ScriptedEngine):
     def submit(self, request: GenerationRequest, *arrived: float) -> ScriptedGeneration:
         is_slow = "slow" in self.tokenizer.decode(list(request.prompt_tokens))
         self.answer = None if is_slow else "Hello world"
-        return super().submit(request)
+        generation = super().submit(request)
+        if is_slow:  # a stream begins with its first token
+            generation.give(self.tokenizer.encode("a", allow_special=False)[0])
+        return generation
 
     def is_alive(self) -> bool:
         return not self.broken_mark.exists()
