@@ -126,6 +126,7 @@ def test_a_client_that_goes_is_noticed(server: RunningServer, certificate: Certi
         secure = connect(server, certificate)
         secure.sendall(raw_chat(stream=True))
         generation = server.generation(index)
+        generation.give(server.engine.tokenizer.encode("a", allow_special=False)[0])
         secure.recv(1 << 16)
         secure.settimeout(0.5)
         try:
