@@ -1,7 +1,7 @@
 """`python -m tests.server.serve_scripted DIRECTORY SETTING=VALUE...`: serve a scripted engine until told to stop.
 
-The engine answers "Hello world"; to a prompt that says "slow" it begins an answer without an end. A file `broken` in the directory makes
-it say that its worker is dead.
+The engine answers "Hello world"; to a prompt that says "slow" it begins an answer without an end. A file `broken` in the
+directory makes it say that its worker is dead.
 """
 
 from __future__ import annotations
