@@ -146,9 +146,10 @@ int64_t Pool::workers_cpu_ns() {
 }
 
 void Pool::serve(uint32_t index) {
-  while (!is_stopping_.load()) {
+  for (;;) {
     rest(index);
     const uint32_t seen = n_published_.load();
+    if (is_stopping_.load()) return;  // read last, as `stop` writes it first: who missed it sees a phase published
     take_tasks(static_cast<int>(index));
     await_phase(seen);
   }

@@ -80,6 +80,19 @@ void rest_and_return() {
   while (run_by_others(pool, 0) == 0) continue;
 }
 
+void run_nothing(const void*, int32_t, int32_t) {}
+
+// A pool ends at any moment of its threads' lives: at once, and while one rests.
+void end_pools() {
+  for (int i = 0; i < 2000; i++) helios::Pool pool(4);
+  for (int i = 0; i < 10; i++) {
+    helios::Pool pool(2);
+    while (run_by_others(pool, 5) == 0) continue;
+    pool.run_phase(run_nothing, nullptr, 2);  // which calls the worker, to find that it rests
+    std::this_thread::sleep_for(std::chrono::milliseconds(2));
+  }
+}
+
 struct CountArgs {
   void* counters;
   int32_t n;
@@ -143,6 +156,7 @@ void use_runtime(cudaLibrary_t library) {
 int main(int, char** words) {
   for (const int n_threads : {1, 2, 4}) stress_pool(n_threads);
   rest_and_return();
+  end_pools();
   cudaLibrary_t library;
   SUCCEED(cudaLibraryLoadFromFile(&library, words[1], nullptr, nullptr, 0, nullptr, nullptr, 0));
   std::vector<std::thread> users;
