@@ -4,33 +4,14 @@
 // the linker drops the bodies.
 #include "host/host.h"
 #include "images.h"
+#include "kernel_table.h"
 #include "launch.h"
 
 namespace helios {
 namespace {
 
-#define HELIOS_KIND_OF_R HELIOS_KIND_READ
-#define HELIOS_KIND_OF_W HELIOS_KIND_WRITE
-#define HELIOS_KIND_OF_X HELIOS_KIND_READ_WRITE
-#define HELIOS_KIND_OF_I HELIOS_KIND_I32
-#define HELIOS_KIND_OF_L HELIOS_KIND_I64
-#define HELIOS_KIND_OF_U HELIOS_KIND_U32
-#define HELIOS_KIND_OF_S HELIOS_KIND_F32
-
-#define HELIOS_TABLE_FIELD(kind, name) {#name, uint32_t(offsetof(Args, name)), HELIOS_KIND_OF_##kind},
-#define HELIOS_TABLE_FIELDS(id, name, list)                 \
-  namespace fields_##id {                                   \
-    using Args = HeliosArgs_##id;                           \
-    const HeliosField table[] = {list(HELIOS_TABLE_FIELD)}; \
-  }
-HELIOS_KERNELS(HELIOS_TABLE_FIELDS)
-
 #define HELIOS_TABLE_KERNEL(id, name, list)            \
-  {name,                                               \
-   sizeof(HeliosArgs_##id),                            \
-   sizeof(fields_##id::table) / sizeof(HeliosField),   \
-   fields_##id::table,                                 \
-   host_##id.extent,                                   \
+  {HELIOS_TABLE_ARGUMENTS(id, name),                   \
    cuda::geometry<cuda::launch_##id>,                  \
    cuda::launch_##id.waits ? HELIOS_KERNEL_WAITS : 0u, \
    0,                                                  \
@@ -47,6 +28,4 @@ const HeliosKernelLibrary library = {
 }  // namespace
 }  // namespace helios
 
-extern "C" __attribute__((visibility("default"))) const HeliosKernelLibrary* helios_kernel_library(void) {
-  return &helios::library;
-}
+HELIOS_EXPORT const HeliosKernelLibrary* helios_kernel_library(void) { return &helios::library; }

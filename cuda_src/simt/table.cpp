@@ -1,10 +1,10 @@
-// The library's exports: the table of all kernels, run block by block, and the conduct of the emulator. What a launch may touch is what the host library says (`extent`): the vocabulary has one answer, whatever
-// runs it.
+// The library's exports: the table of all kernels, run block by block, and the conduct of the emulator.
 #include <string.h>
 
 #include "cuda/launch.h"
 #include "emulator.h"
 #include "host/host.h"
+#include "kernel_table.h"
 
 #define HELIOS_DECLARE_EMULATED(id, name, list) void helios_emulated_##id(const void* args);
 HELIOS_KERNELS(HELIOS_DECLARE_EMULATED)
@@ -12,38 +12,21 @@ HELIOS_KERNELS(HELIOS_DECLARE_EMULATED)
 namespace helios {
 namespace {
 
-#define HELIOS_KIND_OF_R HELIOS_KIND_READ
-#define HELIOS_KIND_OF_W HELIOS_KIND_WRITE
-#define HELIOS_KIND_OF_X HELIOS_KIND_READ_WRITE
-#define HELIOS_KIND_OF_I HELIOS_KIND_I32
-#define HELIOS_KIND_OF_L HELIOS_KIND_I64
-#define HELIOS_KIND_OF_U HELIOS_KIND_U32
-#define HELIOS_KIND_OF_S HELIOS_KIND_F32
-
-#define HELIOS_TABLE_FIELD(kind, name) {#name, uint32_t(offsetof(Args, name)), HELIOS_KIND_OF_##kind},
-#define HELIOS_TABLE_FIELDS(id, name, list)                                                                         \
-  namespace fields_##id {                                                                                           \
-    using Args = HeliosArgs_##id;                                                                                   \
-    const HeliosField table[] = {list(HELIOS_TABLE_FIELD)};                                                         \
-    int32_t run_block(const void* args, const HeliosGeometry* geometry, int32_t block) {                            \
-      return simt::has_failed() || !simt::run_block(name, helios_emulated_##id, args, *geometry, uint32_t(block)); \
-    }                                                                                                               \
+#define HELIOS_RUN_BLOCK(id, name, list)                                                                         \
+  int32_t run_block_##id(const void* args, const HeliosGeometry* geometry, int32_t block) {                      \
+    return simt::has_failed() || !simt::run_block(name, helios_emulated_##id, args, *geometry, uint32_t(block)); \
   }
-HELIOS_KERNELS(HELIOS_TABLE_FIELDS)
+HELIOS_KERNELS(HELIOS_RUN_BLOCK)
 
-#define HELIOS_TABLE_KERNEL(id, name, list)           \
-  {name,                                              \
-   sizeof(HeliosArgs_##id),                           \
-   sizeof(fields_##id::table) / sizeof(HeliosField),  \
-   fields_##id::table,                                \
-   host_##id.extent,                                  \
-   cuda::geometry<cuda::launch_##id>,                 \
+#define HELIOS_TABLE_KERNEL(id, name, list)            \
+  {HELIOS_TABLE_ARGUMENTS(id, name),                   \
+   cuda::geometry<cuda::launch_##id>,                  \
    cuda::launch_##id.waits ? HELIOS_KERNEL_WAITS : 0u, \
-   0,                                                 \
-   nullptr,                                           \
-   nullptr,                                           \
-   fields_##id::run_block,                            \
-   nullptr,                                           \
+   0,                                                  \
+   nullptr,                                            \
+   nullptr,                                            \
+   run_block_##id,                                     \
+   nullptr,                                            \
    "helios_" #id},
 
 const HeliosKernel kernels[] = {HELIOS_KERNELS(HELIOS_TABLE_KERNEL)};
@@ -52,8 +35,6 @@ const HeliosKernelLibrary library = {
 
 }  // namespace
 }  // namespace helios
-
-#define HELIOS_EXPORT extern "C" __attribute__((visibility("default")))
 
 HELIOS_EXPORT const HeliosKernelLibrary* helios_kernel_library(void) { return &helios::library; }
 

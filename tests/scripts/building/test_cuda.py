@@ -68,7 +68,13 @@ def project(tmp_path: Path) -> Project:
     start, end = text.index("// Every kernel of the vocabulary"), text.index("// Argument structs, generated")
     (source / "kernels.h").write_text(text[:start] + KERNELS_H + text[end:])
     names = ("kernel.h", "launch.h", "instructions.h", "images.h", "table.cpp")
-    for name in (*(f"cuda/{name}" for name in names), "simt/cuda.h", "simt/instructions.h", "simt/emulator.h"):
+    for name in (
+        *(f"cuda/{name}" for name in names),
+        "kernel_table.h",
+        "simt/cuda.h",
+        "simt/instructions.h",
+        "simt/emulator.h",
+    ):
         shutil.copy(ROOT / "cuda_src" / name, source / name)
     (source / "cuda" / "fill.cu").write_text(FILL)
     (source / "host" / "host.h").write_text(HOST_H)
