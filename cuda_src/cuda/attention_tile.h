@@ -26,14 +26,6 @@ struct Tile {
   int32_t least_position, largest_position;
 };
 
-__device__ __forceinline__ float low_of(uint32_t pair) { return __uint_as_float(pair << 16); }
-__device__ __forceinline__ float high_of(uint32_t pair) { return __uint_as_float(pair & 0xffff0000u); }
-// Two numbers as two pairs of bf16: the numbers rounded, and what that left.
-__device__ __forceinline__ void split_pair(float x, float y, uint32_t& high, uint32_t& low) {
-  high = pack_bf16(x, y);
-  low = pack_bf16(x - low_of(high), y - high_of(high));
-}
-
 template <class Args>
 __device__ void load_query(const Args& a, const Tile& tile, TileScratch& scratch) {
   const int32_t lane = int32_t(threadIdx.x) % kWarpLanes, g = lane / 4, t = lane % 4;

@@ -18,6 +18,12 @@ __device__ __forceinline__ uint16_t round_to_bf16(float v) {
   return uint16_t((is_nan ? bits | 0x400000u : bits + 0x7fffu + (bits >> 16 & 1u)) >> 16);
 }
 
+// Two numbers as two pairs of bf16: the numbers rounded, and what that left.
+__device__ __forceinline__ void split_pair(float x, float y, uint32_t& rounded, uint32_t& rest) {
+  rounded = pack_bf16(x, y);
+  rest = pack_bf16(x - __uint_as_float(rounded << 16), y - __uint_as_float(rounded & 0xffff0000u));
+}
+
 template <class T>
 struct FloatFormat {
   using Element = T;

@@ -19,7 +19,7 @@ struct G16Fragment {
 };
 
 template <bool kHasOffset_>
-struct Q4Fragments : Q4G16<kHasOffset_> {
+struct Q4Weights : Q4G16<kHasOffset_> {
   static constexpr bool kHasOffset = kHasOffset_;
   static constexpr int kProducts = 1;
   static __device__ __forceinline__ void read(const uint8_t* block, int g, int t, uint32_t (&a)[kProducts][2][4]) {
@@ -32,7 +32,7 @@ struct Q4Fragments : Q4G16<kHasOffset_> {
   }
 };
 
-struct Q8Fragments : Q8G16 {
+struct Q8Weights : Q8G16 {
   static constexpr bool kHasOffset = false;
   static constexpr int kProducts = 1;
   // Bytes 0 and 1 as bf16: 128 + the low 7 bits, less 128, or less 256 for a negative one.
@@ -60,7 +60,7 @@ __device__ __forceinline__ void read_g16_pairs(const uint8_t* block, int g, int 
   a[0][1] = lower.x, a[0][3] = lower.y, a[1][1] = lower.z, a[1][3] = lower.w;
 }
 
-struct Bf16Fragments : FloatG16<__nv_bfloat16> {
+struct Bf16Weights : FloatG16<__nv_bfloat16> {
   static constexpr bool kHasOffset = false;
   static constexpr int kProducts = 1;
   static __device__ __forceinline__ void read(const uint8_t* block, int g, int t, uint32_t (&a)[kProducts][2][4]) {
@@ -69,7 +69,7 @@ struct Bf16Fragments : FloatG16<__nv_bfloat16> {
 };
 
 // A half is the sum of two bf16: rounded to one, and what is left (at most 4 bits).
-struct F16Fragments : FloatG16<__half> {
+struct F16Weights : FloatG16<__half> {
   static constexpr bool kHasOffset = false;
   static constexpr int kProducts = 2;
   static __device__ __forceinline__ void read(const uint8_t* block, int g, int t, uint32_t (&a)[kProducts][2][4]) {
@@ -78,8 +78,7 @@ struct F16Fragments : FloatG16<__half> {
       uint32_t& pair = a[0][i / 4][i % 4];
       const float low = __half2float(__ushort_as_half(uint16_t(pair))),
                   high = __half2float(__ushort_as_half(uint16_t(pair >> 16)));
-      pair = pack_bf16(low, high);
-      a[1][i / 4][i % 4] = pack_bf16(low - __uint_as_float(pair << 16), high - __uint_as_float(pair & 0xffff0000u));
+      split_pair(low, high, pair, a[1][i / 4][i % 4]);
     }
   }
 };

@@ -1,5 +1,6 @@
-// How keys and values stand in a page for one KV head (kernels.h): a struct for each format, element by element. A score
-// is the sum of query * key, times `key_scale`; an output the sum of weight * `value_scale` * value.
+// How keys and values stand in a page for one KV head (kernels.h): a struct for each format, which writes a position. f16 is
+// also read here, element by element; attention_fragments.h reads the others. A score over scaled pages is the sum of query *
+// key, times `key_scale`; an output the sum of weight * `value_scale` * value.
 #pragma once
 #include "formats.h"
 #include "kv_pages.h"
@@ -14,8 +15,6 @@ struct KvF16 {
   static __device__ __forceinline__ float value(const char* head, int32_t head_dim, int32_t d, int32_t offset) {
     return __half2float(reinterpret_cast<const __half*>(head)[(kPageTokens + offset) * head_dim + d]);
   }
-  static __device__ __forceinline__ float key_scale(const char*, int32_t, int32_t) { return 1; }
-  static __device__ __forceinline__ float value_scale(const char*, int32_t, int32_t) { return 1; }
   // Writes the keys and values of one position; every thread of a warp calls it.
   static __device__ void write(char* head, int32_t head_dim, int32_t offset, const float* k, const float* v) {
     __half* to = reinterpret_cast<__half*>(head);
@@ -31,14 +30,6 @@ struct KvBf16 {
   static __device__ __forceinline__ int32_t place(int32_t d, int32_t offset) {
     return (d / kChunk * kPageTokens + offset) * kChunk + d % kChunk;
   }
-  static __device__ __forceinline__ float key(const char* head, int32_t, int32_t d, int32_t offset) {
-    return to_float(reinterpret_cast<const __nv_bfloat16*>(head)[place(d, offset)]);
-  }
-  static __device__ __forceinline__ float value(const char* head, int32_t head_dim, int32_t d, int32_t offset) {
-    return to_float(reinterpret_cast<const __nv_bfloat16*>(head)[head_dim * kPageTokens + place(d, offset)]);
-  }
-  static __device__ __forceinline__ float key_scale(const char*, int32_t, int32_t) { return 1; }
-  static __device__ __forceinline__ float value_scale(const char*, int32_t, int32_t) { return 1; }
   static __device__ void write(char* head, int32_t head_dim, int32_t offset, const float* k, const float* v) {
     uint16_t *keys = reinterpret_cast<uint16_t*>(head), *values = keys + head_dim * kPageTokens;
     for (int32_t d = int32_t(threadIdx.x) % kWarpLanes; d < head_dim; d += kWarpLanes) {
@@ -58,12 +49,6 @@ struct KvQ8 {
   }
   static __device__ __forceinline__ int32_t value_place(int32_t head_dim, int32_t d, int32_t offset) {
     return ((kPageTokens + offset / 4 * 4) * head_dim) + d * 4 + offset % 4;
-  }
-  static __device__ __forceinline__ float key(const char* head, int32_t, int32_t d, int32_t offset) {
-    return float(reinterpret_cast<const int8_t*>(head)[key_place(d, offset)]);
-  }
-  static __device__ __forceinline__ float value(const char* head, int32_t head_dim, int32_t d, int32_t offset) {
-    return float(reinterpret_cast<const int8_t*>(head)[value_place(head_dim, d, offset)]);
   }
   static __device__ __forceinline__ float key_scale(const char* head, int32_t head_dim, int32_t offset) {
     return scales_of(head, head_dim)[offset];

@@ -105,17 +105,23 @@ HELIOS_INLINE void transpose_lanes(const uint8_t* p, __m512i (&rows)[kPairRows])
   }
 }
 
+// Calls put(tile row, its pairs of 16-bit elements) for each row of the tile.
+template <class Put>
+HELIOS_INLINE void for_pair_rows(const uint8_t* block, uint8_t* tile, Put put) {
+  for (int z = 0; z < 4; z++) {
+    __m512i rows[kPairRows];
+    transpose_lanes(block + 256 * z, rows);
+    for (int j = 0; j < kPairRows; j++) put(tile + kTileRowBytes * (kPairRows * z + j), rows[j]);
+  }
+}
+
 template <>
 struct TileOf<FloatG16<Bfloat>> {
   static constexpr int kTiles = 1;
   static constexpr bool kRowByVectors = false;
   static constexpr float kUnscale = 1.f;
   static HELIOS_INLINE void unpack(const uint8_t* block, uint8_t* tile) {
-    for (int z = 0; z < 4; z++) {
-      __m512i rows[kPairRows];
-      transpose_lanes(block + 256 * z, rows);
-      for (int j = 0; j < kPairRows; j++) store(tile + kTileRowBytes * (kPairRows * z + j), rows[j]);
-    }
+    for_pair_rows(block, tile, [](uint8_t* row, __m512i pairs) { store(row, pairs); });
   }
 };
 
@@ -125,13 +131,9 @@ struct TileOf<FloatG16<Half>> {
   static constexpr bool kRowByVectors = false;
   static constexpr float kUnscale = 1.f;
   static HELIOS_INLINE void unpack(const uint8_t* block, uint8_t* tile) {
-    for (int z = 0; z < 4; z++) {
-      __m512i rows[kPairRows];
-      transpose_lanes(block + 256 * z, rows);
-      for (int j = 0; j < kPairRows; j++) split(rows[j], tile + kTileRowBytes * (kPairRows * z + j));
-    }
+    for_pair_rows(block, tile, split);
   }
-  static HELIOS_INLINE void split(__m512i pairs, uint8_t* row) {
+  static HELIOS_INLINE void split(uint8_t* row, __m512i pairs) {
     const __m512 lower = _mm512_cvtph_ps(_mm512_castsi512_si256(pairs)),
                  upper = _mm512_cvtph_ps(_mm512_extracti64x4_epi64(pairs, 1));
     const __m512i lower_high = rounded(lower), upper_high = rounded(upper);

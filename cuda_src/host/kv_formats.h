@@ -13,7 +13,13 @@
 
 namespace helios {
 
-struct KvF16 {
+// Formats whose numbers are what they stand for.
+struct UnscaledKv {
+  static HELIOS_INLINE F16 scale_scores(const char*, int32_t, F16 scores) { return scores; }
+  static HELIOS_INLINE void scale_weights(const char*, int32_t, int32_t, float*) {}
+};
+
+struct KvF16 : UnscaledKv {
   static constexpr int kAlignment = 2, kDims = 2, kPositions = 1;
   static constexpr int32_t head_nbytes(int32_t head_dim) { return head_dim * kPageTokens * 4; }
   static void write(char* head, int32_t head_dim, int32_t offset, const float* k, const float* v) {
@@ -29,11 +35,9 @@ struct KvF16 {
   static HELIOS_INLINE V load_values(const char* head, int32_t head_dim, int32_t offset, int, int32_t dim) {
     return load_as_float<V>(reinterpret_cast<const Half*>(head) + (kPageTokens + offset) * head_dim + dim);
   }
-  static HELIOS_INLINE F16 scale_scores(const char*, int32_t, F16 scores) { return scores; }
-  static HELIOS_INLINE void scale_weights(const char*, int32_t, int32_t, float*) {}
 };
 
-struct KvBf16 {
+struct KvBf16 : UnscaledKv {
   static constexpr int kAlignment = 16, kDims = 2, kPositions = 1, kChunk = 8;
   static constexpr int32_t head_nbytes(int32_t head_dim) { return head_dim * kPageTokens * 4; }
   static constexpr int32_t place(int32_t offset, int32_t dim) {
@@ -60,8 +64,6 @@ struct KvBf16 {
     for (int i = 0; i < Lanes<V>::n; i += kRun) memcpy(lanes + i, all + place(offset, dim + i), kRun * sizeof *lanes);
     return load_as_float<V>(lanes);
   }
-  static HELIOS_INLINE F16 scale_scores(const char*, int32_t, F16 scores) { return scores; }
-  static HELIOS_INLINE void scale_weights(const char*, int32_t, int32_t, float*) {}
 };
 
 struct KvQ8 {

@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-HELIOS_G16_KERNEL(linear_q4_1_g16, helios::cuda::Q4Fragments<true>, kG16Store)
+HELIOS_G16_KERNEL(linear_q4_1_g16, helios::cuda::Q4Weights<true>, kG16Store)
 
 extern "C" __attribute__((visibility("default"))) void run_planted(const void* n_rows, const void* x, const void* weight,
                                                                    void* y, int rows_capacity, int n_in, int n_out,
