@@ -10,12 +10,12 @@ import os
 import shutil
 import subprocess
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from scripts.building.environment import install
-from scripts.building.native import Library, build_libraries, find_compiler, run_compiler, sources
+from scripts.building.native import Library, build_libraries, compile_all, find_compiler, run_compiler, sources
 from scripts.building.project import Project
 from scripts.building.steps import BuildError, Progress, digest, run_step
 
@@ -119,15 +119,8 @@ def _compile_images(
     project: Project, nvcc: Nvcc, architectures: Sequence[str], images: dict[Path, Path], progress: Progress
 ) -> str:
     missing = [source for source, image in images.items() if not image.exists()]
-    with ThreadPoolExecutor(max_workers=N_JOBS) as pool:
-        work = [pool.submit(_compile, project, nvcc, architectures, source, images[source]) for source in missing]
-        try:
-            for n_done, future in enumerate(work):
-                progress.show(f"compiling {n_done} of {len(work)}")
-                future.result()
-        except BaseException:
-            pool.shutdown(cancel_futures=True)
-            raise
+    jobs = [partial(_compile, project, nvcc, architectures, source, images[source]) for source in missing]
+    compile_all(jobs, N_JOBS, progress)
     _write_images(project, images)
     current = {path for image in images.values() for path in (image, image.with_suffix(".txt"))}
     for path in (project.build / "cuda").iterdir():
@@ -139,15 +132,15 @@ def _compile_images(
 
 def _compile(project: Project, nvcc: Nvcc, architectures: Sequence[str], source: Path, image: Path) -> None:
     image.parent.mkdir(parents=True, exist_ok=True)
-    partial = image.with_suffix(".part.fatbin")
+    unfinished = image.with_suffix(".part.fatbin")
     code = [f"-gencode=arch=compute_{each},code=sm_{each}" for each in architectures]
     code.append(f"-gencode=arch=compute_{PTX_ARCHITECTURE},code=compute_{PTX_ARCHITECTURE}")
     command = [str(nvcc.path), "-fatbin", "--compress-mode=size", *NVCC_FLAGS, *code]
     said = run_compiler(
-        project, f"cuda-{source.name}", [*command, str(source.relative_to(project.root)), "-o", str(partial)]
+        project, f"cuda-{source.name}", [*command, str(source.relative_to(project.root)), "-o", str(unfinished)]
     )
     image.with_suffix(".txt").write_text(said)
-    partial.replace(image)
+    unfinished.replace(image)
 
 
 def _write_images(project: Project, images: dict[Path, Path]) -> None:

@@ -12,9 +12,10 @@ import platform
 import shlex
 import shutil
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from scripts.building.environment import install
@@ -185,8 +186,18 @@ def _build(project: Project, compiler: Compiler, objects: dict[Library, list[Pat
         for source, path in zip(library.sources, paths, strict=True)
         if not path.exists()
     ]
-    with ThreadPoolExecutor(max_workers=os.cpu_count()) as pool:
-        work = [pool.submit(_compile, project, compiler, library, source, path) for library, source, path in missing]
+    compile_all([partial(_compile, project, compiler, *each) for each in missing], os.cpu_count(), progress)
+    for library, paths in objects.items():
+        progress.show(f"linking {library.path.name}")
+        _link(project, compiler, library, paths)
+    _forget_old_objects({path for paths in objects.values() for path in paths})
+    return f"{len(objects)} libraries, {len(missing)} sources compiled by {compiler.command[-1]}"
+
+
+def compile_all(jobs: Sequence[Callable[[], None]], n_at_once: int | None, progress: Progress) -> None:
+    """Run all jobs, so many at once; the first that fails ends the others that have not begun."""
+    with ThreadPoolExecutor(max_workers=n_at_once) as pool:
+        work = [pool.submit(job) for job in jobs]
         try:
             for n_done, future in enumerate(work):
                 progress.show(f"compiling {n_done} of {len(work)}")
@@ -194,11 +205,6 @@ def _build(project: Project, compiler: Compiler, objects: dict[Library, list[Pat
         except BaseException:
             pool.shutdown(cancel_futures=True)
             raise
-    for library, paths in objects.items():
-        progress.show(f"linking {library.path.name}")
-        _link(project, compiler, library, paths)
-    _forget_old_objects({path for paths in objects.values() for path in paths})
-    return f"{len(objects)} libraries, {len(missing)} sources compiled by {compiler.command[-1]}"
 
 
 def _object(project: Project, compiler: Compiler, library: Library, source: Path) -> Path:
@@ -208,30 +214,30 @@ def _object(project: Project, compiler: Compiler, library: Library, source: Path
 
 def _compile(project: Project, compiler: Compiler, library: Library, source: Path, path: Path) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
-    partial = path.with_suffix(".part.o")
+    unfinished = path.with_suffix(".part.o")
     source_name = str(source.relative_to(project.root))  # so that the output does not depend on where the checkout is
     flags = [*compiler.compile_flags, *library.flags, "-Icuda_src"]
     run_compiler(
         project,
         f"{library.path.stem}-{source.name}",
-        [*compiler.command, *flags, "-x", "c++", "-c", source_name, "-o", str(partial)],
+        [*compiler.command, *flags, "-x", "c++", "-c", source_name, "-o", str(unfinished)],
     )
-    partial.replace(path)
+    unfinished.replace(path)
 
 
 def _link(project: Project, compiler: Compiler, library: Library, objects: Sequence[Path]) -> None:
     library.path.parent.mkdir(parents=True, exist_ok=True)
-    partial = library.path.with_suffix(".part")
+    unfinished = library.path.with_suffix(".part")
     name = library.path.name
     run_compiler(
         project,
         name,
         [
             *(*compiler.command, *map(str, objects), *compiler.link_flags, *library.link_flags),
-            *(f"-Wl,-soname,{name}", "-o", str(partial)),
+            *(f"-Wl,-soname,{name}", "-o", str(unfinished)),
         ],
     )
-    partial.replace(library.path)  # a new file: processes that have mapped the old one keep it
+    unfinished.replace(library.path)  # a new file: processes that have mapped the old one keep it
 
 
 def run_compiler(project: Project, name: str, command: Sequence[str]) -> str:
