@@ -45,6 +45,11 @@ class FieldKind(IntEnum):
     F32 = 6
 
     @property
+    def struct_format(self) -> str:
+        """How `struct` packs a scalar."""
+        return _SCALAR_FORMATS[self]
+
+    @property
     def is_pointer(self) -> bool:
         return self <= FieldKind.READ_WRITE
 
@@ -55,6 +60,9 @@ class FieldKind(IntEnum):
     @property
     def writes(self) -> bool:
         return self in (FieldKind.WRITE, FieldKind.READ_WRITE)
+
+
+_SCALAR_FORMATS = {FieldKind.I32: "<i", FieldKind.I64: "<q", FieldKind.U32: "<I", FieldKind.F32: "<f"}
 
 
 @dataclass(frozen=True, slots=True)

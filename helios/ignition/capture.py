@@ -19,8 +19,6 @@ from helios.ignition.preparation.layouts import RowForm
 from helios.ignition.scratch import Lifetime, ScratchPlan, plan_scratch
 from helios.ignition.signatures import KernelSignature, Target
 
-_SCALAR_FORMAT = {FieldKind.I32: "<i", FieldKind.I64: "<q", FieldKind.U32: "<I", FieldKind.F32: "<f"}
-
 
 @dataclass(frozen=True, slots=True)
 class Buffer:
@@ -302,6 +300,6 @@ def _pack_scalar(
     arguments: bytearray, kernel: str, name: str, kind: FieldKind, offset: int, value: int | float
 ) -> None:
     try:
-        struct.pack_into(_SCALAR_FORMAT[kind], arguments, offset, value)
+        struct.pack_into(kind.struct_format, arguments, offset, value)
     except (struct.error, OverflowError) as error:
         raise InternalError(f"{kernel}.{name}: {value!r} does not fit a field of kind {kind.name}") from error

@@ -16,10 +16,8 @@ import numpy as np
 
 from helios.device.device import Device
 from helios.device.graph import Graph, GraphExec
-from helios.device.kernel_table import EXTENT_REFUSED, FieldKind, Geometry
+from helios.device.kernel_table import EXTENT_REFUSED, Geometry
 from helios.device.memory import DeviceBuffer
-
-SCALARS = {FieldKind.I32: "<i", FieldKind.I64: "<q", FieldKind.U32: "<I", FieldKind.F32: "<f"}
 
 
 @dataclass(frozen=True)
@@ -70,7 +68,7 @@ def node_s(device: Device, name: str, given: Mapping[str, Any], effort: Effort) 
     args = bytearray(signature.args_size_bytes)
     for field in signature.fields:
         if not field.kind.is_pointer:
-            struct.pack_into(SCALARS[field.kind], args, field.offset, given[field.name])
+            struct.pack_into(field.kind.struct_format, args, field.offset, given[field.name])
     extents = device.kernels.table.extents(name, bytes(args))
     if EXTENT_REFUSED in extents:
         raise SystemExit(f"kernel {name} refuses the shapes that gpu_check gives it")

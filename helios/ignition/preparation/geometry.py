@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from helios.contract.manifest_rules import distribution_nbytes
 from helios.contract.schema import execution_pb2 as pb
 
 # Sizes of kernels.h that layouts depend on; tests/ignition/preparation/test_contract.py compares them with the header.
@@ -74,7 +75,7 @@ class ServingGeometry:
 
     @property
     def distribution_nbytes(self) -> int:
-        return 16 + -(-self.vocabulary // 4) * 16
+        return distribution_nbytes(self.vocabulary)
 
     @property
     def n_snapshot_rows(self) -> int:

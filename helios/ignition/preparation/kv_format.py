@@ -36,11 +36,10 @@ def usual_kv_format(target_name: str) -> KvFormat:
     return KvFormat.BF16 if target_name == "cuda" else KvFormat.F16
 
 
+_BY_KERNEL = {format_.kernel(name): format_ for name in ("attention", "attention_split") for format_ in KvFormat}
+
+
 def kv_format_of(manifest: pb.ExecutionManifest) -> KvFormat:
-    """What the attention kernels of its programs read; f16 where nothing is said."""
-    for program in manifest.programs:
-        for node in program.nodes:
-            operation, part = (node.kernel.kernel + ".").split(".")[:2]
-            if operation in ("attention", "attention_split"):
-                return next((format_ for format_ in KvFormat if format_ == part), KvFormat.F16)
-    return KvFormat.F16
+    """What the attention kernels of its programs read; f16 where there are none."""
+    kernels = (node.kernel.kernel for program in manifest.programs for node in program.nodes)
+    return next((_BY_KERNEL[kernel] for kernel in kernels if kernel in _BY_KERNEL), KvFormat.F16)

@@ -94,10 +94,14 @@ def _arrange_nibbles(n_scales: int) -> Callable[[Bytes], Bytes]:
     return arrange
 
 
-def _arrange_bytes(groups: Bytes) -> Bytes:
-    """Q8_0: d, then 32 signed bytes."""
-    blocks = groups.reshape(*groups.shape[:2], -1, 2 + _BLOCK)
-    return _join(np.ascontiguousarray(blocks[..., 2:]).view("<u4"), blocks[..., :2])
+def _arrange_bytes(lane_nbytes: int) -> Callable[[Bytes], Bytes]:
+    """Q8_0: d, then 32 signed bytes, `lane_nbytes` of them to a lane."""
+
+    def arrange(groups: Bytes) -> Bytes:
+        blocks = groups.reshape(*groups.shape[:2], -1, 2 + _BLOCK)
+        return _join(np.ascontiguousarray(blocks[..., 2:]).view(f"<u{lane_nbytes}"), blocks[..., :2])
+
+    return arrange
 
 
 # Groups of 16: [groups, blocks] of lanes (z, row), 8 inputs a lane ----------------------------------------------------
@@ -128,11 +132,6 @@ def _arrange_lane_nibbles(n_scales: int) -> Callable[[Bytes], Bytes]:
     return arrange
 
 
-def _arrange_lane_bytes(groups: Bytes) -> Bytes:
-    blocks = groups.reshape(*groups.shape[:2], -1, 2 + _BLOCK)
-    return _join(np.ascontiguousarray(blocks[..., 2:]).view("<u8"), blocks[..., :2])
-
-
 def _join(vectors: npt.NDArray[np.unsignedinteger], scales: Bytes) -> Bytes:
     """[groups, blocks] of: the vectors, a lane for each row of the group, then each kind of scale for the rows."""
     lanes = np.ascontiguousarray(vectors.transpose(0, 2, 3, 1)).view(np.uint8)
@@ -147,7 +146,7 @@ _Q8_LAYOUTS = {
     for layout in (
         Layout("q4_1.g8k4", GgmlType.Q4_1, 8, RowForm.Q8, _arrange_nibbles(2)),
         Layout("q4_0.g8k4", GgmlType.Q4_0, 8, RowForm.Q8, _arrange_nibbles(1)),
-        Layout("q8_0.g8k4", GgmlType.Q8_0, 8, RowForm.Q8, _arrange_bytes),
+        Layout("q8_0.g8k4", GgmlType.Q8_0, 8, RowForm.Q8, _arrange_bytes(4)),
         Layout("f32.g8", GgmlType.F32, 8, RowForm.FLOAT, _arrange_elements(4)),
         Layout("f16.g8", GgmlType.F16, 8, RowForm.FLOAT, _arrange_elements(2)),
         Layout("bf16.g8", GgmlType.BF16, 8, RowForm.FLOAT, _arrange_elements(2)),
@@ -158,7 +157,7 @@ _BF16_LAYOUTS = {
     for layout in (
         Layout("q4_1.g16k8", GgmlType.Q4_1, 16, RowForm.BF16, _arrange_lane_nibbles(2)),
         Layout("q4_0.g16k8", GgmlType.Q4_0, 16, RowForm.BF16, _arrange_lane_nibbles(1)),
-        Layout("q8_0.g16k8", GgmlType.Q8_0, 16, RowForm.BF16, _arrange_lane_bytes),
+        Layout("q8_0.g16k8", GgmlType.Q8_0, 16, RowForm.BF16, _arrange_bytes(_LANE)),
         Layout("f16.g16k8", GgmlType.F16, 16, RowForm.BF16, _arrange_lane_elements(2)),
         Layout("bf16.g16k8", GgmlType.BF16, 16, RowForm.BF16, _arrange_lane_elements(2)),
     )
