@@ -44,46 +44,33 @@ def assemble(cache: CacheBooks, decoding: Iterable[Sequence], prompts: Iterable[
 
 
 def _decode_lane(sequence: Sequence) -> Lane:
-    lane = Lane(
-        sequence,
-        sequence.slot,
-        sequence.generation,
-        False,
-        sequence.n_scheduled,
-        1,
-        True,
-        sequence.mask,
-        False,
-        sequence.is_distributed,
-    )
-    sequence.n_scheduled += 1
-    sequence.n_samples_scheduled += 1
-    sequence.n_in_flight += 1
-    return lane
+    return _lane(sequence, 1, is_prompt=False, is_sampled=True)
 
 
 def _prompt_lane(sequence: Sequence, n_tokens: int) -> Lane:
-    position = sequence.n_scheduled
-    is_last = position + n_tokens == sequence.n_context
-    mask = sequence.mask if is_last else None
-    is_scored, is_distributed = sequence.is_scored, is_last and sequence.is_distributed
+    is_last = sequence.n_scheduled + n_tokens == sequence.n_context
+    lane = _lane(sequence, n_tokens, is_prompt=True, is_sampled=is_last)
+    if is_last:
+        sequence.move(Phase.DECODE)
+    return lane
+
+
+def _lane(sequence: Sequence, n_tokens: int, *, is_prompt: bool, is_sampled: bool) -> Lane:
     lane = Lane(
         sequence,
         sequence.slot,
         sequence.generation,
-        True,
-        position,
+        is_prompt,
+        sequence.n_scheduled,
         n_tokens,
-        is_last,
-        mask,
-        is_scored,
-        is_distributed,
+        is_sampled,
+        mask=sequence.mask if is_sampled else None,
+        is_scored=is_prompt and sequence.is_scored,
+        is_distributed=is_sampled and sequence.is_distributed,
     )
     sequence.n_scheduled += n_tokens
     sequence.n_in_flight += 1
-    if is_last:
-        sequence.n_samples_scheduled += 1
-        sequence.move(Phase.DECODE)
+    sequence.n_samples_scheduled += is_sampled
     return lane
 
 

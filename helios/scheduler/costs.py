@@ -8,11 +8,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from helios.scheduler.prompt_cost import PromptCost
+from helios.scheduler.prompt_cost import MOST_STRAY, PromptCost
 
-# Weight of the newest observation, and how far one may stray: a suspended process is not a slow program.
+# Weight of the newest observation.
 SMOOTHING = 0.25
-MOST_STRAY = 4.0
 # Machines throttle and neighbours come and go: a cost that is older is not believed.
 STALE_S = 60.0
 # Copies after which their rate has half forgotten them.

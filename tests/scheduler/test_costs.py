@@ -5,7 +5,8 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from helios.scheduler.costs import MOST_STRAY, STALE_S, CostRecord
+from helios.scheduler.costs import STALE_S, CostRecord
+from helios.scheduler.prompt_cost import MOST_STRAY
 
 
 def test_a_cost_is_unknown_before_its_first_round_and_stale_long_after_its_last() -> None:
