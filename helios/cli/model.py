@@ -78,9 +78,8 @@ def _pulled() -> Path:
 
 def _prepared(gguf: Path, settings: Settings) -> Path:
     """Smaller settings are chosen at load, so only those above the usual ones make a core of their own."""
-    with ThreadPoolExecutor(
-        1, "helios-digest"
-    ) as hashing:  # which leaves the interpreter free to import what comes next
+    with ThreadPoolExecutor(1, "helios-digest") as hashing:
+        # Which leaves the interpreter free to import what comes next.
         source_sha256 = hashing.submit(file_digest, gguf)
         importlib.import_module("helios.engine")
         from helios.ignition.preparation.kv_format import KvFormat

@@ -20,22 +20,11 @@ from helios.device.memory import DeviceBuffer, PinnedBuffer, memory_free_bytes
 from helios.device.stream import Event, Stream
 from helios.errors import DeviceError
 
-
-def why_no_cuda() -> str | None:
-    """Why no GPU can be used here, None when one can."""
-    try:
-        libraries.cuda_kernel_library()
-    except DeviceError:
-        return cuda.why_not() or "this build of Helios has no CUDA kernels"
-    return cuda.why_not()
-
-
 _Memory = TypeVar("_Memory", bound=DeviceBuffer)
 
 LEAST_EARLY_CAPABILITY = 9  # of GPUs that start a kernel while the one before it ends
-CUDA_RESERVE_BYTES = (
-    1 << 30
-)  # of a GPU's memory, for executable graphs, what the driver loads later, and other processes
+# Of a GPU's memory, for executable graphs, what the driver loads later, and other processes.
+CUDA_RESERVE_BYTES = 1 << 30
 STAGING_BYTES = 4 << 20  # one pinned block that uploads and downloads go through
 
 
@@ -210,3 +199,14 @@ class Device:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+
+def why_no_cuda() -> str | None:
+    """Why no GPU can be used here, None when one can."""
+    missing = cuda.why_not()
+    if missing is None:
+        try:
+            libraries.cuda_kernel_library()
+        except DeviceError:
+            return "this build of Helios has no CUDA kernels"
+    return missing

@@ -90,9 +90,8 @@ class ModelRuntime:
             transfers = TransferQueue(device, contract, buffers, n_host_pages, n_host_rows)
             runtime = cls(device, contract, buffers, transfers)
             bound = _bind(contract, buffers)
-            with ThreadPoolExecutor(
-                1, "helios-weights"
-            ) as reading:  # beside the checks; nothing runs before it was verified
+            with ThreadPoolExecutor(1, "helios-weights") as reading:
+                # Beside the checks; nothing runs before the weights were verified.
                 weights = reading.submit(_fill_weights, buffers, contract, core, device, progress)
                 for graph in contract.graphs:  # those that were selected (CON-1)
                     runtime._graphs[graph.index] = instantiate(device, manifest.programs[graph.index], bound, n_pages)
