@@ -18,7 +18,7 @@ from helios.cli.remote import RemoteAssistant
 from helios.errors import HeliosError, RemoteError
 from helios.tokenizer.tokenizer import Tokenizer
 from tests.output.answers import EXAMPLES, with_tokens
-from tests.server.conftest import RunningServer, engine, server, start_server, tokenizer
+from tests.server.conftest import RunningServer, engine, server, start_server, tokenizer, wait_until
 from tests.server.scripted_engine import ScriptedEngine
 from tests.server.spoken import speaking, template_of
 from tests.tokenizer import vocabularies
@@ -171,8 +171,7 @@ def begun_answer(server: RunningServer) -> tuple[Generator[Piece, None, None], A
 def test_leaving_an_answer_cancels_it_on_the_server(server: RunningServer) -> None:
     pieces, generation = begun_answer(server)
     pieces.close()
-    while not generation.is_cancelled:
-        pass
+    wait_until(lambda: generation.is_cancelled)
 
 
 def test_a_server_that_is_not_there_or_goes_away_is_one_error(server: RunningServer) -> None:
