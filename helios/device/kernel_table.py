@@ -110,23 +110,27 @@ class _Field(Structure):
     _fields_ = (("name", c_char_p), ("offset", c_uint32), ("kind", c_uint32))
 
 
-class _Geometry(Structure):
+class LaunchGeometry(Structure):
+    """HeliosGeometry."""
+
     _fields_ = (("n_blocks", c_int64), ("n_threads", c_int32), ("shared_nbytes", c_int32))
 
 
-class _Kernel(Structure):
+class KernelEntry(Structure):
+    """HeliosKernel. The functions that run a kernel are for tests: a runtime library calls them itself."""
+
     _fields_ = (
         ("name", c_char_p),
         ("args_nbytes", c_uint32),
         ("n_fields", c_uint32),
         ("fields", POINTER(_Field)),
-        ("extent", CFUNCTYPE(c_uint64, c_char_p, c_uint32)),
-        ("geometry", CFUNCTYPE(None, c_char_p, POINTER(_Geometry))),
+        ("extent", CFUNCTYPE(c_uint64, c_void_p, c_uint32)),
+        ("geometry", CFUNCTYPE(None, c_void_p, POINTER(LaunchGeometry))),
         ("flags", c_uint32),
         ("reserved", c_uint32),
-        ("n_tasks", c_void_p),
-        ("run", c_void_p),
-        ("run_block", c_void_p),
+        ("n_tasks", CFUNCTYPE(c_int32, c_void_p, c_int32)),
+        ("run", CFUNCTYPE(None, c_void_p, c_int32, c_int32)),
+        ("run_block", CFUNCTYPE(c_int32, c_void_p, POINTER(LaunchGeometry), c_int32)),
         ("image", c_char_p),
         ("symbol", c_char_p),
     )
@@ -140,7 +144,7 @@ class _Library(Structure):
     _fields_ = (
         ("abi", c_uint32),
         ("n_kernels", c_uint32),
-        ("kernels", POINTER(_Kernel)),
+        ("kernels", POINTER(KernelEntry)),
         ("target", c_char_p),
         ("n_images", c_uint32),
         ("reserved", c_uint32),
@@ -149,14 +153,14 @@ class _Library(Structure):
 
 
 class KernelTable:
-    """The kernels of one library. `target` names the instruction set they were built for."""
+    """The kernels of one library. `target` names the instruction set they were built for; `entries` are the library's own."""
 
     def __init__(self, path: Path, table: Any) -> None:
         self.path = path
         self.target: str = table.target.decode()
         self.images = [Image(image.name.decode(), image.data, image.nbytes) for image in table.images[: table.n_images]]
-        self._entries = {entry.name.decode(): entry for entry in table.kernels[: table.n_kernels]}
-        self.signatures = {name: _signature(name, entry) for name, entry in self._entries.items()}
+        self.entries: dict[str, Any] = {entry.name.decode(): entry for entry in table.kernels[: table.n_kernels]}
+        self.signatures = {name: _signature(name, entry) for name, entry in self.entries.items()}
         # Layers differ only in their pointers, so a program asks the same question once a layer.
         self.extents = functools.lru_cache(maxsize=4096)(self._extents)
         self.geometry = functools.lru_cache(maxsize=4096)(self._geometry)
@@ -178,13 +182,13 @@ class KernelTable:
     def extent(self, name: str, arguments: bytes, field_index: int) -> int:
         """Bytes that kernel `name` may touch from that pointer on; EXTENT_REFUSED for arguments it does not accept."""
         self._check_size(name, arguments)
-        return int(self._entries[name].extent(arguments, field_index))
+        return int(self.entries[name].extent(arguments, field_index))
 
     def _geometry(self, name: str, arguments: bytes) -> Geometry:
         """The launch of kernel `name` for arguments that it accepts: those whose extents are all there."""
         self._check_size(name, arguments)
-        found = _Geometry()
-        self._entries[name].geometry(arguments, byref(found))
+        found = LaunchGeometry()
+        self.entries[name].geometry(arguments, byref(found))
         return Geometry(found.n_blocks, found.n_threads, found.shared_nbytes)
 
     def _check_size(self, name: str, arguments: bytes) -> None:

@@ -13,7 +13,7 @@ import functools
 import mmap
 import random
 from concurrent.futures import ThreadPoolExecutor
-from ctypes import CFUNCTYPE, POINTER, c_char_p, c_int32, c_int64, c_uint32, c_uint64, c_void_p
+from ctypes import c_void_p
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -25,10 +25,11 @@ from helios.device import cudart as abi
 from helios.device import libraries
 from helios.device.cudart import Cudart
 from helios.device.device import why_no_cuda
+from helios.device.kernel_table import EXTENT_REFUSED, FieldKind, KernelTable, LaunchGeometry
 from helios.errors import DeviceError
 from tests.kernels import on_gpu
 
-REFUSED = (1 << 64) - 1
+REFUSED = EXTENT_REFUSED
 CUDA_TARGET = "cuda"
 PAGE = mmap.PAGESIZE
 DEVICE_ALIGNMENT = 16  # of every tensor of a plan; kernels for a GPU copy so many bytes at once
@@ -52,47 +53,7 @@ NEEDS = {
     "aarch64": {"asimd"},
     "simt": set(),
 }
-POINTER_KINDS = {0: "read", 1: "write", 2: "read_write"}
-SCALAR_DTYPES = {3: np.int32, 4: np.int64, 5: np.uint32, 6: np.float32}
-
-
-class _Field(ctypes.Structure):
-    _fields_ = (("name", c_char_p), ("offset", c_uint32), ("kind", c_uint32))
-
-
-class _Geometry(ctypes.Structure):
-    _fields_ = (("n_blocks", c_int64), ("n_threads", c_int32), ("shared_nbytes", c_int32))
-
-
-class _Kernel(ctypes.Structure):
-    _fields_ = (
-        ("name", c_char_p),
-        ("args_nbytes", c_uint32),
-        ("n_fields", c_uint32),
-        ("fields", POINTER(_Field)),
-        ("extent", CFUNCTYPE(c_uint64, c_void_p, c_uint32)),
-        ("geometry", CFUNCTYPE(None, c_void_p, POINTER(_Geometry))),
-        ("flags", c_uint32),
-        ("reserved", c_uint32),
-        ("n_tasks", CFUNCTYPE(c_int32, c_void_p, c_int32)),
-        ("run", CFUNCTYPE(None, c_void_p, c_int32, c_int32)),
-        ("run_block", CFUNCTYPE(c_int32, c_void_p, POINTER(_Geometry), c_int32)),
-        ("image", c_char_p),
-        ("symbol", c_char_p),
-    )
-
-
-class _Library(ctypes.Structure):
-    _fields_ = (
-        ("abi", c_uint32),
-        ("n_kernels", c_uint32),
-        ("kernels", POINTER(_Kernel)),
-        ("target", c_char_p),
-        ("n_images", c_uint32),
-        ("reserved", c_uint32),
-        ("images", c_void_p),
-    )
-
+SCALAR_DTYPES = {FieldKind.I32: np.int32, FieldKind.I64: np.int64, FieldKind.U32: np.uint32, FieldKind.F32: np.float32}
 
 _libc = ctypes.CDLL(None, use_errno=True)
 _libc.mprotect.argtypes = (c_void_p, ctypes.c_size_t, ctypes.c_int)
@@ -125,13 +86,13 @@ class Kernel:
 
     name: str
     entry: Any
-    fields: tuple[tuple[str, int, int], ...]  # name, offset, kind
+    fields: tuple[tuple[str, int, FieldKind], ...]  # name, offset, kind
 
     def pack(self, **scalars: float) -> bytearray:
         """The argument struct with these scalars; pointers are zero."""
         args = bytearray(self.entry.args_nbytes)
         for name, offset, kind in self.fields:
-            if kind not in POINTER_KINDS:
+            if not kind.is_pointer:
                 value = np.array([scalars[name]]).astype(SCALAR_DTYPES[kind]).tobytes()
                 args[offset : offset + len(value)] = value
         return args
@@ -142,7 +103,7 @@ class Kernel:
         return {
             name: self.entry.extent(ctypes.addressof(args), i)
             for i, (name, _, kind) in enumerate(self.fields)
-            if kind in POINTER_KINDS
+            if kind.is_pointer
         }
 
     def launch(
@@ -175,19 +136,19 @@ class Kernel:
         for name, other in (aliases or {}).items():
             memory[name] = memory[other]
         for name, offset, kind in self.fields:
-            if kind in POINTER_KINDS:
+            if kind.is_pointer:
                 args[offset : offset + 8] = memory[name].address.to_bytes(8, "little")
         if self.entry.image:
-            pointer_offsets = [offset for _, offset, kind in self.fields if kind in POINTER_KINDS]
+            pointer_offsets = [offset for _, offset, kind in self.fields if kind.is_pointer]
             n_tasks = on_gpu.run(self.name, args, pointer_offsets, memory.values())
         else:
             n_tasks = self._run(args, n_threads, order, seed)
         for name, _, kind in self.fields:
-            if kind not in POINTER_KINDS or name in (aliases or {}):
+            if not kind.is_pointer or name in (aliases or {}):
                 continue
             assert memory[name].is_intact(), f"{self.name} wrote around {name}"
             raw = given[name].reshape(-1).view(np.uint8)
-            if kind == 0 and name not in (aliases or {}).values():
+            if kind == FieldKind.READ and name not in (aliases or {}).values():
                 assert (raw[: extents[name]] == memory[name].bytes).all(), f"{self.name} wrote into {name}"
             else:
                 raw[: extents[name]] = memory[name].bytes
@@ -196,7 +157,7 @@ class Kernel:
     def _run(self, args: bytearray, n_threads: int, order: str, seed: int) -> int:
         buffer = (ctypes.c_char * len(args)).from_buffer(args)
         address = ctypes.addressof(buffer)
-        geometry = _Geometry()
+        geometry = LaunchGeometry()
         self.entry.geometry(address, ctypes.byref(geometry))
         is_emulated = bool(self.entry.run_block)
         n_tasks = int(geometry.n_blocks if is_emulated else self.entry.n_tasks(address, n_threads))
@@ -244,15 +205,12 @@ def _library_path(target: str) -> Path:
 @functools.cache
 def load(target: str) -> Library:
     """The library for a target, once."""
-    get_table = ctypes.CDLL(str(_library_path(target))).helios_kernel_library
-    get_table.argtypes = ()
-    get_table.restype = POINTER(_Library)
-    table = get_table().contents
-    kernels = {}
-    for entry in table.kernels[: table.n_kernels]:
-        fields = tuple((f.name.decode(), f.offset, f.kind) for f in entry.fields[: entry.n_fields])
-        kernels[entry.name.decode()] = Kernel(entry.name.decode(), entry, fields)
-    return Library(table.target.decode(), kernels)
+    table = KernelTable.load(_library_path(target))
+    kernels = {
+        name: Kernel(name, entry, tuple((f.name, f.offset, f.kind) for f in table.signatures[name].fields))
+        for name, entry in table.entries.items()
+    }
+    return Library(table.target, kernels)
 
 
 def _processor_flags() -> set[str]:
