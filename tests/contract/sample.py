@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from helios.contract.schema import contract_pb2 as pb
 from helios.contract.schema import execution_pb2 as execution
 
@@ -76,7 +78,7 @@ def sample_manifest() -> execution.ExecutionManifest:
 
 
 def _stage(
-    manifest: execution.ExecutionManifest, buffer: int, values: list[tuple[str, int, int, int, int, int]]
+    manifest: execution.ExecutionManifest, buffer: int, values: Sequence[tuple[str, int, int, int, int, int]]
 ) -> None:
     offset = 0
     for name, _, _, element_type, count, words in values:

@@ -57,8 +57,8 @@ def write_tiny(path: Path, model: TinyModel) -> Path:
     _add_tokenizer(writer, model)
     random = np.random.default_rng(model.seed)
     for name, shape, quantization in _tensors(model):
-        values = random.standard_normal(shape).astype(np.float32)
-        values = 1 + values / 10 if name.endswith(("norm.weight", "freqs.weight")) else values / np.sqrt(shape[-1])
+        drawn = random.standard_normal(shape).astype(np.float32)
+        values = 1 + drawn / 10 if name.endswith(("norm.weight", "freqs.weight")) else drawn / np.sqrt(shape[-1])
         stored = gguf.quants.quantize(values.astype(np.float32), quantization)
         writer.add_tensor(name, stored, raw_dtype=quantization)
     writer.write_header_to_file()

@@ -5,6 +5,7 @@ The values come from a decoder of its own, so a mistake in packing or in a kerne
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -74,7 +75,7 @@ def _floats(n_out: int, n_in: int, dtype: str, rng: np.random.Generator) -> _Dec
     return stored.view(np.uint8), stored.astype(np.float64), no_offsets
 
 
-_DECODERS = {
+_DECODERS: dict[str, Callable[[int, int, np.random.Generator], _Decoded]] = {
     "q4_1": lambda n, k, rng: _nibbles(n, k, True, rng),
     "q4_0": lambda n, k, rng: _nibbles(n, k, False, rng),
     "q8_0": _bytes,
