@@ -10,7 +10,7 @@ from pathlib import Path
 import hypothesis
 import pytest
 
-from helios.ignition.prepare import prepared_core
+from helios.ignition.prepared_core import prepared_core
 from helios.ignition.pull import pull_default_model
 
 # A test must not fail because the machine is busy.

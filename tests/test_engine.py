@@ -15,7 +15,8 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from helios.engine import Engine, Generation
 from helios.errors import DeviceError, QueueFullError, SettingError, ShuttingDownError
-from helios.ignition.prepare import PrepareOptions, prepare
+from helios.ignition.prepare import prepare
+from helios.ignition.prepared_core import PrepareOptions
 from helios.ignition.signatures import host_target
 from helios.metrics import HELP, Histogram, ServerMetrics, split_key
 from helios.runtime.model import ModelRuntime

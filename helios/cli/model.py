@@ -83,7 +83,7 @@ def _prepared(gguf: Path, settings: Settings) -> Path:
         source_sha256 = hashing.submit(file_digest, gguf)
         importlib.import_module("helios.engine")
         from helios.ignition.preparation.kv_format import KvFormat
-        from helios.ignition.prepare import DEFAULT_CONTEXT_TOKENS, PrepareOptions, prepared_core
+        from helios.ignition.prepared_core import DEFAULT_CONTEXT_TOKENS, PrepareOptions, prepared_core
         from helios.ignition.signatures import target_of
 
     usual = PrepareOptions()

@@ -16,7 +16,8 @@ from helios.corefile.writer import Container
 from helios.errors import SettingError
 from helios.ignition.preparation.identity import name_of_file
 from helios.ignition.preparation.kv_format import KvFormat
-from helios.ignition.prepare import PrepareOptions, prepare
+from helios.ignition.prepare import prepare
+from helios.ignition.prepared_core import PrepareOptions
 from helios.ignition.signatures import target_of
 
 

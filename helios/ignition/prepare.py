@@ -1,4 +1,4 @@
-"""A checkpoint turned into a signed core: read, captured, described, written; and the cache of cores made that way.
+"""A checkpoint turned into a signed core: read, captured, described, written.
 
 It knows the order of these steps, no architecture and no device. Equal checkpoint, options, target and key give equal
 bytes, whatever the path; nothing is written before everything about the checkpoint was checked.
@@ -7,7 +7,6 @@ bytes, whatever the path; nothing is written before everything about the checkpo
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
 from pathlib import Path
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
@@ -15,7 +14,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from helios.contract.prepared import PreparedContract
 from helios.contract.schema import contract_pb2 as pb
 from helios.contract.schema import core_pb2
-from helios.corefile.keys import LOCAL_NAMESPACE, load_or_create_local_key, public_bytes
+from helios.corefile.keys import LOCAL_NAMESPACE
 from helios.corefile.writer import (
     WEIGHT_CATALOG_VERSION,
     Container,
@@ -33,28 +32,15 @@ from helios.ignition.preparation.geometry import MAX_CONCURRENCY, PAGE_TOKENS, S
 from helios.ignition.preparation.identity import digest, file_digest, name_of_file, slug
 from helios.ignition.preparation.kv_format import KvFormat, usual_kv_format
 from helios.ignition.preparation.tokenizer import TokenizerFacts, prepare_tokenizer
+from helios.ignition.prepared_core import DEFAULT_CONTEXT_TOKENS, PREPARATION_VERSION, PrepareOptions
 from helios.ignition.recipes.hyperparameters import DenseHyperparameters, read_hyperparameters
 from helios.ignition.recipes.llama import CapturedModel
 from helios.ignition.recipes.table import recipe_for
 from helios.ignition.recipes.weights import WeightResource
-from helios.ignition.signatures import Target, host_target
-from helios.settings import cache_directory
+from helios.ignition.signatures import Target
 
-PREPARATION_VERSION = 6  # raised whenever the same checkpoint would give another core
 ABI_LABEL = "helios.kernels.1"
-DEFAULT_CONTEXT_TOKENS = 8192  # of models that allow more
 PREFILL_TOKENS = 512
-
-
-@dataclass(frozen=True, slots=True)
-class PrepareOptions:
-    """What the caller may choose. `context_tokens`: the model's own, up to 8,192, when None. `served_id`: None takes the
-    name in the checkpoint. `kv_format`: None is the target's usual one."""
-
-    context_tokens: int | None = None
-    concurrency: int = 32
-    served_id: str | None = None
-    kv_format: KvFormat | None = None
 
 
 def prepare(
@@ -75,33 +61,6 @@ def prepare(
     with open_gguf(checkpoint_path) as checkpoint:
         parts = _describe(checkpoint, checkpoint_path, target, options, namespace)
         write_core(core_path, parts, key, progress, container)
-
-
-def prepared_core(
-    checkpoint_path: Path,
-    progress: Progress | None = None,
-    *,
-    options: PrepareOptions | None = None,
-    target: Target | None = None,
-    source_sha256: bytes | None = None,
-) -> Path:
-    """The core of a checkpoint, from the user's cache or made now, signed by this machine's key.
-
-    `target` is the CPU device's when None; a served name that is not chosen comes from the file's name. The core is found
-    again by content: of the checkpoint (`source_sha256`, if it is known), the kernel table, the options and the key. Processes
-    that make the same core at the same time each write all of it, and the last rename wins.
-    """
-    options = options or PrepareOptions()
-    if options.served_id is None:
-        options = replace(options, served_id=name_of_file(checkpoint_path))
-    target = target or host_target()
-    key = load_or_create_local_key()
-    recipe = [repr(part).encode() for part in (PREPARATION_VERSION, options, target)]
-    name = digest([source_sha256 or file_digest(checkpoint_path), *recipe, public_bytes(key)]).hex()
-    path = cache_directory() / "cores" / f"{name[:32]}.core"
-    if not path.exists():
-        prepare(checkpoint_path, path, target, options, key=key, progress=progress)
-    return path
 
 
 def _describe(

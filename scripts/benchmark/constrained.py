@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from helios.engine import Engine
-from helios.ignition.prepare import prepared_core
+from helios.ignition.prepared_core import prepared_core
 from helios.ignition.pull import pull_default_model
 from helios.prompt.grammar.grammars import CompiledGrammar, Grammars
 from helios.prompt.grammar.request import read_structured

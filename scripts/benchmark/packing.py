@@ -21,7 +21,7 @@ from helios.contract.enums import BufferKind
 from helios.corefile.contents import read_contents
 from helios.corefile.reader import open_core
 from helios.device.device import Device
-from helios.ignition.prepare import prepared_core
+from helios.ignition.prepared_core import prepared_core
 from helios.ignition.pull import pull_default_model
 from helios.packing.packer import Packer
 from helios.runtime.frame import Frame

@@ -16,7 +16,7 @@ from pathlib import Path
 from helios.cli.server_process import ServerProcess
 from helios.corefile.reader import open_core
 from helios.engine import Bootstrap
-from helios.ignition.prepare import prepared_core
+from helios.ignition.prepared_core import prepared_core
 from helios.ignition.pull import pull_default_model
 from helios.tokenizer.tokenizer import Tokenizer
 from scripts.evaluation.harness import ROOT, Sample, evaluate, harness_python, samples

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from helios.ignition.preparation.kv_format import KvFormat
 from helios.ignition.preparation.layouts import RowForm
-from helios.ignition.prepare import PrepareOptions, prepared_core
+from helios.ignition.prepared_core import PrepareOptions, prepared_core
 from helios.ignition.signatures import host_target, target_of
 from helios.scheduler.request import GenerationRequest, SamplingParameters
 from tests.runtime.local_run import LoadedModel

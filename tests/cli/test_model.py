@@ -10,7 +10,8 @@ import pytest
 
 from helios.cli import model
 from helios.errors import MissingFileError
-from helios.ignition import prepare, pull
+from helios.ignition import prepared_core as cache_of_cores
+from helios.ignition import pull
 from helios.ignition.signatures import Target
 from helios.settings import Settings
 
@@ -21,14 +22,14 @@ def prepared(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     calls: list[Any] = []
 
     def prepared_core(
-        path: Path, progress: Any, *, options: prepare.PrepareOptions, target: Target, source_sha256: bytes
+        path: Path, progress: Any, *, options: cache_of_cores.PrepareOptions, target: Target, source_sha256: bytes
     ) -> Path:
         assert source_sha256 == hashlib.sha256(path.read_bytes()).digest()
         calls.append((path, options, target))
         progress(1, 2)
         return Path("made.core")
 
-    monkeypatch.setattr(prepare, "prepared_core", prepared_core)
+    monkeypatch.setattr(cache_of_cores, "prepared_core", prepared_core)
     return calls
 
 

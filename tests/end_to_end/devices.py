@@ -15,7 +15,8 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from helios.device.device import why_no_cuda
 from helios.ignition.preparation.kv_format import KvFormat
 from helios.ignition.preparation.layouts import RowForm
-from helios.ignition.prepare import PrepareOptions, prepare
+from helios.ignition.prepare import prepare
+from helios.ignition.prepared_core import PrepareOptions
 from helios.ignition.signatures import host_target, target_of
 from tests.ignition.tiny_model import TinyModel, write_tiny
 

@@ -21,7 +21,8 @@ from helios.corefile.layout import CoreFormat
 from helios.corefile.reader import Core, open_core
 from helios.corefile.writer import Container, CoreParts, TensorSource, write_core
 from helios.errors import HeliosError
-from helios.ignition.prepare import PrepareOptions, prepare
+from helios.ignition.prepare import prepare
+from helios.ignition.prepared_core import PrepareOptions
 from helios.ignition.signatures import host_target
 from helios.scheduler.request import Token
 from helios.settings import VERSION

@@ -11,7 +11,8 @@ from helios.contract.prepared import PreparedContract
 from helios.contract.schema import core_pb2, execution_pb2
 from helios.corefile.reader import open_core
 from helios.errors import CheckpointError, HeliosError, MissingFileError, SettingError
-from helios.ignition.prepare import PrepareOptions, prepare, prepared_core
+from helios.ignition.prepare import prepare
+from helios.ignition.prepared_core import PrepareOptions, prepared_core
 from tests.ignition.kernel_header import host_target
 from tests.ignition.tiny_model import TinyModel, write_tiny
 

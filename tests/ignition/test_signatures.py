@@ -8,7 +8,7 @@ import pytest
 
 from helios.errors import SettingError
 from helios.ignition.preparation.layouts import RowForm
-from helios.ignition.prepare import PrepareOptions, prepared_core
+from helios.ignition.prepared_core import PrepareOptions, prepared_core
 from helios.ignition.signatures import host_target
 from tests.ignition.tiny_model import TinyModel, write_tiny
 

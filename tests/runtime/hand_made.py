@@ -13,7 +13,8 @@ from helios.contract.prepared import PreparedContract
 from helios.corefile.contents import read_contents
 from helios.corefile.reader import open_core
 from helios.device.device import Device
-from helios.ignition.prepare import PrepareOptions, prepare
+from helios.ignition.prepare import prepare
+from helios.ignition.prepared_core import PrepareOptions
 from helios.ignition.signatures import host_target
 from helios.runtime.model import ModelRuntime
 from helios.scheduler.request import GenerationRequest

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from helios.ignition.preparation.kv_format import KvFormat
-from helios.ignition.prepare import PrepareOptions, prepared_core
+from helios.ignition.prepared_core import PrepareOptions, prepared_core
 from helios.scheduler.request import Finished, FinishReason, GenerationRequest, SamplingParameters
 from tests.runtime.local_run import LoadedModel
 

@@ -16,7 +16,8 @@ from helios.corefile.contents import read_contents
 from helios.corefile.reader import Core, open_core
 from helios.device.device import Device
 from helios.errors import ChunkHashError, ContractError
-from helios.ignition.prepare import PrepareOptions, prepare
+from helios.ignition.prepare import prepare
+from helios.ignition.prepared_core import PrepareOptions
 from helios.ignition.signatures import host_target
 from helios.runtime.model import ModelRuntime
 from tests.ignition.tiny_model import TinyModel, write_tiny

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from gguf import GGMLQuantizationType as Q
 
-from helios.ignition.prepare import PrepareOptions, prepared_core
+from helios.ignition.prepared_core import PrepareOptions, prepared_core
 from helios.scheduler.request import GenerationRequest, SamplingParameters
 from tests.ignition.tiny_model import TinyModel, write_tiny
 from tests.reference.llama_numpy import LlamaReference
