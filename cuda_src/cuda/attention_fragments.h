@@ -12,9 +12,6 @@ namespace helios::cuda {
 constexpr int kWarpPages = 4, kWarpPositions = kWarpPages * kPageTokens, kScoreTiles = kWarpPositions / 8,
               kSteps = kWarpPositions / 16, kKeyDims = 32, kValueDims = 64, kValueTiles = kValueDims / 8;
 
-struct alignas(16) Chunk {
-  uint32_t words[4];
-};
 __device__ __forceinline__ Chunk load_chunk(const char* at, bool is_there) {
   Chunk chunk = {};
   if (is_there) chunk = *reinterpret_cast<const Chunk*>(at);

@@ -1,11 +1,16 @@
-// How keys and values stand in a page for one KV head (kernels.h): a struct for each format, which writes a position. f16 is
-// also read here, element by element; attention_fragments.h reads the others. A score over scaled pages is the sum of query *
+// How keys and values stand in a page for one KV head (kernels.h): a struct for each format, whose write_keys and
+// write_values put one position there, all lanes of a warp together, from head_dim floats in shared memory. Stores are as
+// wide as the numbers of one position stand together: 16 bytes of bf16 and of the values of f16, 4 of the keys of q8, else
+// single elements. f16 is also read here, element by element; attention_fragments.h reads the others. A score over scaled pages is the sum of query *
 // key, times `key_scale`; an output the sum of weight * `value_scale` * value.
 #pragma once
+#include "chunks.h"
 #include "formats.h"
 #include "kv_pages.h"
 
 namespace helios::cuda {
+
+constexpr int kChunk = 8;  // elements of 16 bits
 
 struct KvF16 {
   static constexpr int kElementBytes = 2, kScaleBytes = 0;
@@ -15,27 +20,47 @@ struct KvF16 {
   static __device__ __forceinline__ float value(const char* head, int32_t head_dim, int32_t d, int32_t offset) {
     return __half2float(reinterpret_cast<const __half*>(head)[(kPageTokens + offset) * head_dim + d]);
   }
-  // Writes the keys and values of one position; every thread of a warp calls it.
-  static __device__ void write(char* head, int32_t head_dim, int32_t offset, const float* k, const float* v) {
-    __half* to = reinterpret_cast<__half*>(head);
-    for (int32_t d = int32_t(threadIdx.x) % kWarpLanes; d < head_dim; d += kWarpLanes) {
-      to[d * kPageTokens + offset] = __float2half_rn(k[d]);
-      to[(kPageTokens + offset) * head_dim + d] = __float2half_rn(v[d]);
+  static __device__ void write_keys(char* head, int32_t head_dim, int32_t offset, const float* x) {
+    HELIOS_NO_UNROLL
+    for (int32_t d = int32_t(threadIdx.x) % kWarpLanes; d < head_dim; d += kWarpLanes)
+      reinterpret_cast<__half*>(head)[d * kPageTokens + offset] = __float2half_rn(x[d]);
+  }
+  // Pages may stand at any even address.
+  static __device__ void write_values(char* head, int32_t head_dim, int32_t offset, const float* x) {
+    __half* to = reinterpret_cast<__half*>(head) + (kPageTokens + offset) * head_dim;
+    if (is_aligned(to)) {
+      struct alignas(16) Halves {
+        __half v[kChunk];
+      };
+      HELIOS_NO_UNROLL
+      for (int32_t c = int32_t(threadIdx.x) % kWarpLanes; c < head_dim / kChunk; c += kWarpLanes) {
+        Halves halves;
+        HELIOS_UNROLL
+        for (int i = 0; i < kChunk; i++) halves.v[i] = __float2half_rn(x[c * kChunk + i]);
+        reinterpret_cast<Halves*>(to)[c] = halves;
+      }
+    } else {
+      HELIOS_NO_UNROLL
+      for (int32_t d = int32_t(threadIdx.x) % kWarpLanes; d < head_dim; d += kWarpLanes) to[d] = __float2half_rn(x[d]);
     }
   }
 };
 
 struct KvBf16 {
-  static constexpr int kElementBytes = 2, kScaleBytes = 0, kChunk = 8;
-  static __device__ __forceinline__ int32_t place(int32_t d, int32_t offset) {
-    return (d / kChunk * kPageTokens + offset) * kChunk + d % kChunk;
-  }
-  static __device__ void write(char* head, int32_t head_dim, int32_t offset, const float* k, const float* v) {
-    uint16_t *keys = reinterpret_cast<uint16_t*>(head), *values = keys + head_dim * kPageTokens;
-    for (int32_t d = int32_t(threadIdx.x) % kWarpLanes; d < head_dim; d += kWarpLanes) {
-      keys[place(d, offset)] = round_to_bf16(k[d]);
-      values[place(d, offset)] = round_to_bf16(v[d]);
+  static constexpr int kElementBytes = 2, kScaleBytes = 0;
+  static __device__ void write_keys(char* head, int32_t head_dim, int32_t offset, const float* x) {
+    for (int32_t c = int32_t(threadIdx.x) % kWarpLanes; c < head_dim / kChunk; c += kWarpLanes) {
+      Chunk chunk;
+      HELIOS_UNROLL
+      for (int i = 0; i < 4; i++) {
+        const float* pair = x + c * kChunk + 2 * i;
+        chunk.words[i] = round_to_bf16(pair[0]) | uint32_t(round_to_bf16(pair[1])) << 16;
+      }
+      reinterpret_cast<Chunk*>(head)[c * kPageTokens + offset] = chunk;
     }
+  }
+  static __device__ void write_values(char* head, int32_t head_dim, int32_t offset, const float* x) {
+    write_keys(head + head_dim * (kPageTokens * kElementBytes), head_dim, offset, x);
   }
 };
 
@@ -44,12 +69,6 @@ struct KvQ8 {
   static __device__ __forceinline__ const float* scales_of(const char* head, int32_t head_dim) {
     return reinterpret_cast<const float*>(head + head_dim * (2 * kPageTokens));
   }
-  static __device__ __forceinline__ int32_t key_place(int32_t d, int32_t offset) {
-    return (d / 4 * kPageTokens + offset) * 4 + d % 4;
-  }
-  static __device__ __forceinline__ int32_t value_place(int32_t head_dim, int32_t d, int32_t offset) {
-    return ((kPageTokens + offset / 4 * 4) * head_dim) + d * 4 + offset % 4;
-  }
   static __device__ __forceinline__ float key_scale(const char* head, int32_t head_dim, int32_t offset) {
     return scales_of(head, head_dim)[offset];
   }
@@ -57,28 +76,36 @@ struct KvQ8 {
     return scales_of(head, head_dim)[kPageTokens + offset];
   }
   // The factor that takes head_dim numbers to whole ones, and the scale that takes them back to *scale.
-  static __device__ float inverse_scale(const float* x, int32_t head_dim, float* scale) {
+  static __device__ float inverse_scale(const float* x, int32_t head_dim, const float* scale) {
     uint32_t largest = 0;  // as integers, NaN > infinity > any number
+    HELIOS_NO_UNROLL
     for (int32_t d = int32_t(threadIdx.x) % kWarpLanes; d < head_dim; d += kWarpLanes) {
       const uint32_t magnitude = __float_as_uint(x[d]) & 0x7fffffffu;
       largest = magnitude > largest ? magnitude : largest;
     }
     largest = combine_warp(largest, Largest{});
     const float amax = __uint_as_float(largest);
-    if (threadIdx.x % kWarpLanes == 0) *scale = largest < 0x7f800000u ? amax / 127.f : __uint_as_float(0x7fc00000u);
+    if (threadIdx.x % kWarpLanes == 0)
+      *const_cast<float*>(scale) = largest < 0x7f800000u ? amax / 127.f : __uint_as_float(0x7fc00000u);
     return largest < 0x7f800000u && amax > 1e-30f ? 127.f / amax : 0.f;
   }
-  static __device__ __forceinline__ int8_t whole(float x, float inverse) {
-    return int8_t(inverse == 0 ? 0 : __float2int_rn(x * inverse));
+  static __device__ __forceinline__ uint8_t whole(float x, float inverse) {
+    return uint8_t(inverse == 0 ? 0 : __float2int_rn(x * inverse));
   }
-  static __device__ void write(char* head, int32_t head_dim, int32_t offset, const float* k, const float* v) {
-    float* scales = const_cast<float*>(scales_of(head, head_dim)) + offset;
-    const float of_keys = inverse_scale(k, head_dim, scales), of_values = inverse_scale(v, head_dim, scales + kPageTokens);
-    int8_t* to = reinterpret_cast<int8_t*>(head);
-    for (int32_t d = int32_t(threadIdx.x) % kWarpLanes; d < head_dim; d += kWarpLanes) {
-      to[key_place(d, offset)] = whole(k[d], of_keys);
-      to[value_place(head_dim, d, offset)] = whole(v[d], of_values);
+  static __device__ void write_keys(char* head, int32_t head_dim, int32_t offset, const float* x) {
+    const float inverse = inverse_scale(x, head_dim, scales_of(head, head_dim) + offset);
+    for (int32_t four = int32_t(threadIdx.x) % kWarpLanes; four < head_dim / 4; four += kWarpLanes) {
+      uint32_t word = 0;
+      HELIOS_UNROLL
+      for (int i = 0; i < 4; i++) word |= uint32_t(whole(x[4 * four + i], inverse)) << (8 * i);
+      reinterpret_cast<uint32_t*>(head)[four * kPageTokens + offset] = word;
     }
+  }
+  static __device__ void write_values(char* head, int32_t head_dim, int32_t offset, const float* x) {
+    const float inverse = inverse_scale(x, head_dim, scales_of(head, head_dim) + kPageTokens + offset);
+    char* to = head + (kPageTokens + offset / 4 * 4) * head_dim + offset % 4;
+    HELIOS_NO_UNROLL
+    for (int32_t d = int32_t(threadIdx.x) % kWarpLanes; d < head_dim; d += kWarpLanes) to[4 * d] = char(whole(x[d], inverse));
   }
 };
 

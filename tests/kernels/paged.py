@@ -35,13 +35,14 @@ class Cache:
         head_dim: int,
         rng: np.random.Generator,
         kv: str = "f16",
+        gap_nbytes: int = 96,
     ) -> None:
         self.n_slots, self.pages_per_slot = n_slots, pages_per_slot
         self.n_kv_heads, self.head_dim, self.kv = n_kv_heads, head_dim, kv
         self.n_pages = n_slots * pages_per_slot + 2
         self.head_nbytes = PAGE_TOKENS * (2 * head_dim + 8 if kv == "q8" else 4 * head_dim)
         self.part_nbytes = n_kv_heads * self.head_nbytes  # the layer's part of a page
-        self.page_nbytes = self.part_nbytes + 96
+        self.page_nbytes = self.part_nbytes + gap_nbytes
         self.page_table = (
             rng.permutation(self.n_pages)[: n_slots * pages_per_slot].astype(np.int32).reshape(n_slots, pages_per_slot)
         )
