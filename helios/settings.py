@@ -11,7 +11,6 @@ import dataclasses
 import json
 import os
 import re
-import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -367,6 +366,8 @@ def _read_config(path: Path | None) -> Mapping[str, object]:
     """The table of a TOML settings file; a key that is no setting stops the start."""
     if path is None:
         return {}
+    import tomllib
+
     try:
         table = tomllib.loads(path.read_text("utf-8"))
     except OSError as error:

@@ -13,7 +13,6 @@ import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from helios.cache.audit import Audit
 from helios.cache.holding import NO_MATCH, Holding, Match
 from helios.cache.journal import Journal
 from helios.cache.lookup import PrefixLookup
@@ -316,6 +315,8 @@ class CacheBooks:
     def check(self) -> None:
         """Raise InternalError unless every page and row is in exactly one hand, every pin and promise is someone's, and every node
         is reachable. Walks everything: for tests."""
+        from helios.cache.audit import Audit
+
         Audit(
             self._tree,
             self._pages,

@@ -10,11 +10,10 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from urllib.parse import quote
+from urllib.parse import quote, urlsplit
 
 from helios.contract.schema import core_pb2
 from helios.corefile.layout import MAX_PLACE_CHARACTERS, align_up
-from helios.corefile.remote_file import is_http_url
 from helios.errors import CoreError
 
 _PLAIN_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]*")
@@ -34,6 +33,16 @@ class Place:
     @property
     def is_own(self) -> bool:
         return self.file is None and self.url is None
+
+
+def is_http_url(text: str) -> bool:
+    """Whether a request can be made of it: an HTTP URL of plain characters, without credentials and fragment."""
+    try:
+        parts = urlsplit(text)
+        is_plain = parts.scheme in {"http", "https"} and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        return False
+    return is_plain and parts.username is None and not parts.fragment and not re.search(r"[^!-~]", text)
 
 
 def max_locations_nbytes(sizes: Mapping[str, int]) -> int:

@@ -15,7 +15,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
@@ -30,9 +30,11 @@ from helios.corefile.keys import load_core_key
 from helios.corefile.layout import HEADER, MAGIC, MAX_ENVELOPE_NBYTES, CoreFormat
 from helios.corefile.local_file import LocalFile, read_located_into
 from helios.corefile.places import Place, check_own_places, max_locations_nbytes, resolve
-from helios.corefile.remote_file import RemoteFile
 from helios.corefile.sealing import CONTENT_NBYTES, ChunkSealer, check_key
 from helios.errors import CoreError, CoreSignatureError, DecodedLengthError
+
+if TYPE_CHECKING:
+    from helios.corefile.remote_file import RemoteFile
 
 Progress = Callable[[int, int], None]  # (bytes done, bytes in all)
 _Message = TypeVar("_Message", bound=Message)
@@ -93,7 +95,7 @@ class Core:
         self.public_key = public_key
         self._file = file
         self._places = places
-        self._remote = {place.url: RemoteFile(place.url) for place in places.values() if place.url}
+        self._remote = {place.url: _remote_file(place.url) for place in places.values() if place.url}
         self._core_key: bytes | None = None
 
     @property
@@ -345,6 +347,12 @@ def _check_signature(envelope: core_pb2.SignedEnvelope, format_: CoreFormat) -> 
         key.verify(envelope.signature, format_.signed_prefix + envelope.body)
     except (InvalidSignature, ValueError):
         raise CoreSignatureError("the signature does not fit the body: the core was changed after signing") from None
+
+
+def _remote_file(url: str) -> RemoteFile:
+    from helios.corefile.remote_file import RemoteFile  # an HTTP client, which few cores need
+
+    return RemoteFile(url)
 
 
 def _n_read_threads() -> int:

@@ -14,6 +14,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from urllib.parse import urljoin, urlsplit
 
+from helios.corefile.places import is_http_url
 from helios.errors import LocationError
 
 _TIMEOUT_S = 20.0  # of one wait for the server
@@ -26,16 +27,6 @@ _PIECE_NBYTES = 256 << 10
 _RETRIED_STATUSES = {408, 425, 429, 500, 502, 503, 504}
 _REDIRECTS = {301, 302, 303, 307, 308}
 _CONTENT_RANGE = re.compile(r"bytes (\d{1,20})-(\d{1,20})/(\d{1,20}|\*)")
-
-
-def is_http_url(text: str) -> bool:
-    """Whether a request can be made of it: an HTTP URL of plain characters, without credentials and fragment."""
-    try:
-        parts = urlsplit(text)
-        is_plain = parts.scheme in {"http", "https"} and bool(parts.hostname) and parts.port != 0
-    except ValueError:
-        return False
-    return is_plain and parts.username is None and not parts.fragment and not re.search(r"[^!-~]", text)
 
 
 class RemoteFile:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import secrets
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
@@ -24,8 +25,7 @@ from helios.output.syntax import AnswerSyntax
 from helios.prompt.chat_template import ChatTemplate
 from helios.prompt.controls import ControlTokens
 from helios.prompt.conversation import Conversation
-from helios.prompt.grammar.envelope import Opening
-from helios.prompt.grammar.grammars import CompiledGrammar, Grammars
+from helios.prompt.grammar.opening import Opening
 from helios.prompt.grammar.request import StructuredRequest, ToolUse
 from helios.scheduler.request import GenerationRequest
 from helios.server.chat_request import ChatRequest, read_chat_request
@@ -36,6 +36,7 @@ from helios.server.reading import Reading
 
 if TYPE_CHECKING:
     from helios.engine import Engine
+    from helios.prompt.grammar.grammars import CompiledGrammar, Grammars
 
 # Of one body: prompt tokens, each with its alternatives. Presenting so many takes 0.4 s of the loop and 10 MB.
 MAX_PROMPT_SCORES = 1 << 17
@@ -76,6 +77,7 @@ class Frontend:
 
     def __init__(self, engine: Engine, n_workers: int) -> None:
         self._tokenizer = engine.tokenizer
+        self._declared = engine.frontend
         self._context_tokens = engine.context_tokens
         self._eos_tokens = engine.eos_tokens
         self._bos_tokens = self._tokenizer.encode(engine.bos_text, allow_special=True) if engine.adds_bos else []
@@ -89,7 +91,8 @@ class Frontend:
         )
         self._has_reasoning = engine.frontend.reasoning_syntax is not ReasoningSyntax.NONE
         self._syntax = AnswerSyntax(engine.frontend, engine.tokenizer)
-        self._grammars = Grammars(engine.tokenizer, engine.frontend, engine.vocabulary)
+        self._grammars: Grammars | None = None
+        self._grammars_lock = threading.Lock()
         self._template = ChatTemplate(
             engine.chat_template,
             ControlTokens(engine.tokenizer, self._markers(engine.chat_template)),
@@ -122,7 +125,7 @@ class Frontend:
         tokens = self.chat_tokens(request.conversation)
         reading = self._chat_reading(request.structured, tokens)
         opening = self._opening(reading) if request.structured.is_constrained else Opening.ANSWER
-        grammar = self._grammars.compile(request.structured, opening)
+        grammar = self._grammar(request.structured, opening)
         first, *others = self._requests([tokens], request.options, grammar, self._syntax_of(reading))
         requests = (first, *(replace(other, prompt_candidates=None) for other in others))  # their prompt is the same
         _check_scores(requests, "prompt_logprobs")
@@ -178,7 +181,18 @@ class Frontend:
 
     def plain_grammar(self, structured: StructuredRequest) -> CompiledGrammar | None:
         """The grammar of an answer to a raw prompt, None where there is none."""
-        return self._grammars.compile(structured, Opening.PLAIN)
+        return self._grammar(structured, Opening.PLAIN)
+
+    def _grammar(self, structured: StructuredRequest, opening: Opening) -> CompiledGrammar | None:
+        """None where every token is allowed. The library of grammars is loaded for the first one."""
+        if not structured.is_constrained:
+            return None
+        with self._grammars_lock:
+            if self._grammars is None:
+                from helios.prompt.grammar.grammars import Grammars
+
+                self._grammars = Grammars(self._tokenizer, self._declared, self._limits.vocabulary)
+        return self._grammars.compile(structured, opening)
 
     def _prompt_text(self, prompt: Prompt) -> str:
         return prompt if isinstance(prompt, str) else self._tokenizer.decode(prompt)

@@ -13,8 +13,8 @@ import pytest
 from helios.output.opening import open_answer
 from helios.output.syntax import AnswerSyntax
 from helios.output.text_stream import TextStream
-from helios.prompt.grammar.envelope import Opening
 from helios.prompt.grammar.grammars import Grammars
+from helios.prompt.grammar.opening import Opening
 from helios.prompt.grammar.request import read_structured
 from helios.scheduler.request import FinishReason, GenerationRequest, SamplingParameters
 from tests.output.answers import read

@@ -6,7 +6,6 @@ syntax ends it, and an answer that must be a document or a call cannot end befor
 
 from __future__ import annotations
 
-import enum
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -15,15 +14,7 @@ from helios.contract.frontend import AssistantBoundary, Frontend, Markers, Reaso
 from helios.errors import InternalError
 from helios.prompt.grammar.calls import CallableTool, calls_behind_opener, invocation
 from helios.prompt.grammar.lark import LarkText, any_of, quoted
-
-
-class Opening(enum.Enum):
-    """Where the prompt leaves the assistant's turn."""
-
-    PLAIN = "plain"  # no assistant's turn: a raw prompt is completed
-    EITHER = "either"  # nothing is open yet: reasoning may come first
-    REASONING = "reasoning"  # inside reasoning
-    ANSWER = "answer"  # reasoning is over or there is none; where an answer has markup of its own, it is open
+from helios.prompt.grammar.opening import Opening
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,8 +15,8 @@ from helios.errors import InvalidValueError
 from helios.output.opening import open_answer
 from helios.output.syntax import AnswerSyntax
 from helios.output.text_stream import TextStream
-from helios.prompt.grammar.envelope import Opening
 from helios.prompt.grammar.grammars import Grammars
+from helios.prompt.grammar.opening import Opening
 from helios.prompt.grammar.request import read_structured
 from helios.tokenizer.tokenizer import Tokenizer
 from tests.output.answers import BAR, EXAMPLES, Answer, Example, read, with_tokens

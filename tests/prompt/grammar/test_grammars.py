@@ -13,8 +13,8 @@ import pytest
 from helios.contract.frontend import Markers, ReasoningMarkers
 from helios.errors import ConstraintError, InvalidValueError
 from helios.prompt.grammar.constraint import GrammarConstraint
-from helios.prompt.grammar.envelope import Opening
 from helios.prompt.grammar.grammars import Grammars
+from helios.prompt.grammar.opening import Opening
 from helios.prompt.grammar.request import read_structured
 from helios.scheduler.request import TokenConstraint
 from helios.tokenizer.tokenizer import Tokenizer
