@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import hashlib
 from pathlib import Path
 
 import pytest
 
-from helios.ignition.preparation.identity import digest, name_of_file, slug
+from helios.ignition.preparation.identity import _READ_NBYTES, digest, file_digest, name_of_file, slug
 
 
 @pytest.mark.parametrize(
@@ -31,3 +32,11 @@ def test_a_slug_is_bounded() -> None:
 def test_no_two_lists_of_parts_share_a_digest() -> None:
     lists = [[b"ab", b"c"], [b"a", b"bc"], [b"abc"], [b"abc", b""], []]
     assert len({digest(parts) for parts in lists}) == len(lists)
+
+
+@pytest.mark.parametrize("nbytes", [1, _READ_NBYTES, _READ_NBYTES + 1])
+def test_a_file_is_known_by_all_of_its_bytes(tmp_path: Path, nbytes: int) -> None:
+    """CORE-1: what a core is found again by."""
+    path = tmp_path / "checkpoint"
+    path.write_bytes(bytes(nbytes - 1) + b"x")
+    assert file_digest(path) == hashlib.sha256(path.read_bytes()).digest()
