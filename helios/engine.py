@@ -166,6 +166,7 @@ class Engine:
         self.frontend = contract.frontend
         self.scores_prompts = scheduler.scores_prompts
         self.reports_distributions = scheduler.reports_distributions
+        self.reports_prompt_distributions = scheduler.reports_prompt_distributions
         self.bos_text = contract.frontend.bos_text
         self.eos_text = contract.frontend.eos_text
         self.adds_bos = contract.frontend.adds_bos

@@ -243,7 +243,8 @@ def completion_layout(subject: Subject) -> Violations:
         yield from _distribution_problems(subject, layout)
         lanes_nbytes = layout.lanes_capacity * layout.lane_nbytes
         scores_nbytes = layout.scores_capacity * layout.score_nbytes
-        distributions_nbytes = layout.distributions_capacity * layout.distribution_nbytes
+        n_distributions = layout.distributions_capacity + layout.prompt_distributions_capacity
+        distributions_nbytes = n_distributions * layout.distribution_nbytes
         nbytes = layout.header_nbytes + lanes_nbytes + scores_nbytes + distributions_nbytes
         if nbytes > buffer.nbytes:
             yield f"completion needs {nbytes:,} bytes, its buffer {buffer.name!r} has {buffer.nbytes:,}"
@@ -264,7 +265,8 @@ def distribution_nbytes(vocabulary: int) -> int:
 
 
 def _distribution_problems(subject: Subject, layout: execution.CompletionLayout) -> Violations:
-    expected = distribution_nbytes(subject.model.vocabulary) if layout.distributions_capacity else 0
+    has_distributions = layout.distributions_capacity or layout.prompt_distributions_capacity
+    expected = distribution_nbytes(subject.model.vocabulary) if has_distributions else 0
     if layout.distribution_nbytes != expected:
         yield f"completion, field 'distribution_nbytes' is {layout.distribution_nbytes:,}, not {expected:,}"
 

@@ -183,9 +183,9 @@ class SamplingDefaults:
 
 @dataclass(frozen=True, slots=True)
 class CompletionLayout:
-    """The completion record: one header, a record of `lane_nbytes` for each submitted lane, and from `scores_offset` on a score for
-    each packed token of a scored prefill, and from `distributions_offset` on a row of logits for each sampled lane that asks
-    for it."""
+    """The completion record: one header, and a record of `lane_nbytes` for each submitted lane. From `scores_offset` on a score for
+    each packed token of a scored prefill, from `distributions_offset` on a row of logits for each sampled lane that asks for it,
+    and from `prompt_distributions_offset` on one for each packed token of a scored prefill whose lane asks."""
 
     buffer_id: int
     header_nbytes: int
@@ -195,6 +195,7 @@ class CompletionLayout:
     scores_capacity: int = 0
     distribution_nbytes: int = 0
     distributions_capacity: int = 0
+    prompt_distributions_capacity: int = 0
 
     @property
     def scores_offset(self) -> int:
@@ -205,8 +206,12 @@ class CompletionLayout:
         return self.scores_offset + self.scores_capacity * self.score_nbytes
 
     @property
-    def nbytes(self) -> int:
+    def prompt_distributions_offset(self) -> int:
         return self.distributions_offset + self.distributions_capacity * self.distribution_nbytes
+
+    @property
+    def nbytes(self) -> int:
+        return self.prompt_distributions_offset + self.prompt_distributions_capacity * self.distribution_nbytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -411,6 +416,7 @@ def _completion(message: execution_pb2.CompletionLayout) -> CompletionLayout:
         message.scores_capacity,
         message.distribution_nbytes,
         message.distributions_capacity,
+        message.prompt_distributions_capacity,
     )
 
 

@@ -15,6 +15,7 @@ from helios.ignition.preparation.geometry import (
     MAX_CANDIDATES,
     SAMPLE_NBYTES,
     SAMPLING_DISTRIBUTION,
+    SAMPLING_PROMPT_DISTRIBUTION,
     ServingGeometry,
 )
 from helios.ignition.preparation.kv_format import KvFormat
@@ -402,20 +403,70 @@ def distribution(
     geometry: ServingGeometry,
 ) -> None:
     """The whole rows that were sampled from, for the slots that ask for them; behind `sample`, which leaves them raw."""
+    _distribution(
+        program,
+        table,
+        table.samples,
+        table.sample_row,
+        logits,
+        state,
+        distributions,
+        geometry,
+        flag=SAMPLING_DISTRIBUTION,
+        capacity=geometry.max_distributions,
+    )
+
+
+def prompt_distribution(
+    program: ProgramCapture,
+    table: RowTable,
+    logits: Activation,
+    state: State,
+    distributions: Tensor,
+    geometry: ServingGeometry,
+) -> None:
+    """The whole rows behind all tokens of the slots that ask for those of their prompts."""
+    _distribution(
+        program,
+        table,
+        table.rows,
+        table.identity,
+        logits,
+        state,
+        distributions,
+        geometry,
+        flag=SAMPLING_PROMPT_DISTRIBUTION,
+        capacity=geometry.max_prompt_distributions,
+    )
+
+
+def _distribution(
+    program: ProgramCapture,
+    table: RowTable,
+    rows: Rows,
+    gather: Tensor,
+    logits: Activation,
+    state: State,
+    distributions: Tensor,
+    geometry: ServingGeometry,
+    *,
+    flag: int,
+    capacity: int,
+) -> None:
     program.launch(
         "distribution.1",
-        n_rows=table.samples.count,
-        rows=table.sample_row,
+        n_rows=rows.count,
+        rows=gather,
         row_slot=table.slot,
         sampling=state.sampling,
         logits=logits.tensor,
         distributions=distributions,
-        flag=SAMPLING_DISTRIBUTION,
+        flag=flag,
         logits_capacity=logits.capacity,
         rows_capacity=table.rows.capacity,
         n_slots=geometry.concurrency,
         vocabulary=logits.width,
-        distributions_capacity=geometry.max_distributions,
+        distributions_capacity=capacity,
     )
 
 

@@ -72,6 +72,7 @@ def _sampling_row(admission: Admission) -> np.ndarray[tuple[int, ...], np.dtype[
         | (staged.SAMPLING_LOGPROBS if sampling.candidates is not None else 0)
         | (staged.SAMPLING_BIAS if sampling.logit_bias else 0)
         | (staged.SAMPLING_DISTRIBUTION if sampling.needs_distribution else 0)
+        | (staged.SAMPLING_PROMPT_DISTRIBUTION if request.needs_prompt_distributions else 0)
     )
     parameters = {
         "temperature": sampling.temperature,

@@ -83,6 +83,7 @@ def choose_limits(contract: PreparedContract, settings: Settings) -> SchedulerLi
         gap_s=settings.gap_target / 1e3,
         cache_identity=contract.cache_identity,
         distributed=contract.completion.distributions_capacity,
+        prompt_distributed=contract.completion.prompt_distributions_capacity,
     )
 
 

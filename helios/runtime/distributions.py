@@ -1,19 +1,22 @@
 """Whole distributions of a round: which of its lanes ask for them, and the rows of logits that they left, lane by lane.
 
-It knows the record of kernels.h (`distribution.1`), no destination. A lane that has ended on the device leaves no row, so rows are
-handed out by what the lanes emitted; each is a copy, as the pinned one is written again two rounds on.
+It knows the record of kernels.h (`distribution.1`), no destination. A sampled lane that has ended on the device leaves no row, so
+rows are handed out by what the lanes emitted; a prompt's lane leaves one for each of its tokens. Each is a copy, as the pinned one
+is written again two rounds on.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
+from itertools import islice
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from helios.scheduler.distribution import Distribution
+from helios.scheduler.request import Token
 from helios.scheduler.round import Lane, LaneCompletion
 
 
@@ -23,8 +26,13 @@ def distribution_dtype(vocabulary: int) -> np.dtype[Any]:
 
 
 def distributed_lanes(lanes: Iterable[Lane]) -> tuple[int, ...]:
-    """The indices of the lanes that ask."""
+    """The indices of the sampled lanes that ask."""
     return tuple([index for index, lane in enumerate(lanes) if lane.is_distributed])
+
+
+def distributed_tokens(lanes: Iterable[Lane]) -> tuple[int, ...]:
+    """How many rows of a scored prefill are each lane's."""
+    return tuple([lane.query_length if lane.is_scored_whole else 0 for lane in lanes])
 
 
 class DistributionRecords:
@@ -43,6 +51,14 @@ class DistributionRecords:
             if completed[index].emitted:
                 completed[index] = replace(completed[index], distribution=next(rows))
         return completed
+
+    def read_scored(self, scores: Iterable[tuple[Token, ...]], n_rows: Sequence[int]) -> Iterator[tuple[Token, ...]]:
+        """The scores of each lane, with their distributions where the lane has rows."""
+        rows = self._rows()
+        for of_lane, n_of_lane in zip(scores, n_rows, strict=True):
+            of_rows = list(islice(rows, n_of_lane))  # behind a prompt's last token is no score
+            whole = [replace(score, distribution=row) for score, row in zip(of_lane, of_rows, strict=False)]
+            yield tuple(whole) or of_lane
 
     def _rows(self) -> Iterator[Distribution]:
         for logits, log_total in zip(self._logits, self._log_totals, strict=True):

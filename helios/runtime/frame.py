@@ -64,6 +64,8 @@ class Frame:
                 self._fetch(layout.scores_offset, sum(map(len, submitted.targets)) * layout.score_nbytes)
             if submitted.asking:
                 self._fetch(layout.distributions_offset, len(submitted.asking) * layout.distribution_nbytes)
+            if n_distributed := sum(submitted.n_distributed):
+                self._fetch(layout.prompt_distributions_offset, n_distributed * layout.distribution_nbytes)
         self._event.record(self._stream)
 
     def _fetch(self, start: int, n_bytes: int) -> None:

@@ -28,7 +28,7 @@ from helios.device.program import BoundBuffer, instantiate, kernel_pointers
 from helios.errors import ContractError, DeviceError, InternalError, OutOfMemoryError
 from helios.packing.values import Values
 from helios.runtime.admission import admission_values
-from helios.runtime.distributions import distributed_lanes
+from helios.runtime.distributions import distributed_lanes, distributed_tokens
 from helios.runtime.frame import Frame
 from helios.runtime.record import Submitted
 from helios.runtime.round_values import RoundValues
@@ -132,14 +132,18 @@ class ModelRuntime:
         if round_.program is not None:
             index, values = round_.program.index, self._values.of(round_, self._sequence, frame.index)
             targets: Targets = ()
+            n_distributed: tuple[int, ...] = ()
             if self._operations[index] is Operation.SCORED_PREFILL:
                 targets = targets_of(round_.lanes)
                 values[ValueSource.SCORED_TARGETS] = np.concatenate(targets).astype(np.int32)
+                n_distributed = distributed_tokens(round_.lanes)
             self._run(frame, round_.program, values)
             asking = distributed_lanes(round_.lanes)
             if len(asking) > self._contract.completion.distributions_capacity:
                 raise InternalError(f"{len(asking)} lanes of a round ask for their distributions")
-            submitted = Submitted(self._sequence, index, len(round_.lanes), frame.index, targets, asking)
+            if sum(n_distributed) > self._contract.completion.prompt_distributions_capacity:
+                raise InternalError(f"the distributions of {sum(n_distributed)} prompt tokens are asked of a round")
+            submitted = Submitted(self._sequence, index, len(round_.lanes), frame.index, targets, asking, n_distributed)
         if round_.snapshotter is not None:
             self._run(frame, round_.snapshotter, self._state_values.of_snapshots(round_.snapshots))
         frame.submit(submitted)

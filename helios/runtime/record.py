@@ -46,7 +46,7 @@ _N_INTEGERS = 10  # the leading fields that every completion needs
 @dataclass(frozen=True, slots=True)
 class Submitted:
     """What a frame was submitted with, to be found again in its completion's header. `targets`: of a scored prefill.
-    `asking`: lanes that ask for distributions."""
+    `asking`: sampled lanes that ask for distributions; `n_distributed`: tokens of each lane that does so for its prompt."""
 
     sequence: int
     program: int
@@ -54,6 +54,7 @@ class Submitted:
     frame: int
     targets: Targets = field(default=(), compare=False)
     asking: tuple[int, ...] = field(default=(), compare=False)
+    n_distributed: tuple[int, ...] = field(default=(), compare=False)
 
 
 class CompletionRecord:
@@ -65,7 +66,10 @@ class CompletionRecord:
         self._lanes: NDArray[Any] = lanes.view(LANE)
         self._words: NDArray[np.int32] = lanes.view(np.int32).reshape(layout.lanes_capacity, LANE.itemsize // 4)
         self._scores = ScoreRecords(pinned[layout.scores_offset : layout.distributions_offset])
-        self._distributions = DistributionRecords(pinned[layout.distributions_offset : layout.nbytes], vocabulary)
+        sampled = pinned[layout.distributions_offset : layout.prompt_distributions_offset]
+        scored = pinned[layout.prompt_distributions_offset : layout.nbytes]
+        self._distributions = DistributionRecords(sampled, vocabulary)
+        self._prompt_distributions = DistributionRecords(scored, vocabulary)
 
     def read(self, submitted: Submitted) -> list[LaneCompletion]:
         """The record's lanes. Raises DeviceError when the header is not that of `submitted`."""
@@ -79,7 +83,7 @@ class CompletionRecord:
             lanes = self._distributions.read(lanes, submitted.asking)
         if not submitted.targets:
             return lanes
-        scores = self._scores.read(submitted.targets)
+        scores = self._prompt_distributions.read_scored(self._scores.read(submitted.targets), submitted.n_distributed)
         return [replace(lane, scores=of_lane) for lane, of_lane in zip(lanes, scores, strict=True)]
 
     def _lane(self, index: int, integers: Any) -> LaneCompletion:

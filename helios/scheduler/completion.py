@@ -70,11 +70,16 @@ def _differences(lane: Lane, found: LaneCompletion, vocabulary: int) -> list[tup
         ("reserved model field", found.reserved_model, RESERVED_MODEL),
         ("has a distribution", found.distribution is not None, bool(emitted and lane.is_distributed)),
         ("number of scores", len(found.scores), _n_scores(lane)),
+        ("number of their distributions", _n_distributions(found), _n_scores(lane) if lane.is_scored_whole else 0),
     ]
     if emitted and not 0 <= found.token < vocabulary:
         fields.append(("token", found.token, f"an id below {vocabulary}"))
     fields.append(("finish", found.finish, _expected_finish(lane, found.token) if emitted else sequence.device_finish))
     return [field for field in fields if field[1] != field[2]]
+
+
+def _n_distributions(found: LaneCompletion) -> int:
+    return sum(score.distribution is not None for score in found.scores)
 
 
 def _n_scores(lane: Lane) -> int:

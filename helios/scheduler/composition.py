@@ -3,7 +3,7 @@
 It knows phases, budgets and room for pages, no programs' numbers beyond their extents. Streams that decode come first; the prompt
 tokens beside them are as many as keep the round within the gap target, so that a long prompt never stalls a running stream.
 Prompts that are scored have rounds of their own, in turn with all others. Of those that want whole distributions the first few take
-part, the others when these have ended.
+part, the others when these have ended; a prompt that wants those of its tokens goes on by few at a time.
 """
 
 from __future__ import annotations
@@ -32,6 +32,7 @@ class Composer:
         pressure: Pressure,
         costs: CostRecord,
         n_most_distributed: int,
+        n_most_prompt_distributed: int,
     ) -> None:
         self._prefill_tokens = prefill_tokens
         self._gap_s = gap_s
@@ -40,6 +41,7 @@ class Composer:
         self._pressure = pressure
         self._costs = costs
         self._n_most_distributed = n_most_distributed
+        self._n_most_prompt_distributed = n_most_prompt_distributed
         self._n_most_decoding = programs.lanes(RoundKind.DECODE)
         self.was_scored = False  # the last round that was launched
 
@@ -94,7 +96,7 @@ class Composer:
         if decoding:
             budget = mixed_budget(budget, self._n_within_gap(kind, len(decoding), prompts))
         shares: Shares = []
-        wanted = fair_shares(budget, [s.n_context - s.n_scheduled for s in prompts])
+        wanted = fair_shares(budget, self._n_possible(prompts))
         for sequence, n_wanted in zip(prompts, wanted, strict=True):
             if n_wanted < 1 or sequence.phase is not Phase.PREFILL:
                 continue
@@ -103,6 +105,15 @@ class Composer:
             if n_tokens:
                 shares.append((sequence, n_tokens))
         return shares
+
+    def _n_possible(self, prompts: list[Sequence]) -> list[int]:
+        """How many tokens of each prompt one round may take."""
+        n_possible = [s.n_context - s.n_scheduled for s in prompts]
+        whole = [i for i, s in enumerate(prompts) if s.is_scored and s.request.needs_prompt_distributions]
+        shares = fair_shares(self._n_most_prompt_distributed, [n_possible[i] for i in whole])
+        for i, n_tokens in zip(whole, shares, strict=True):
+            n_possible[i] = n_tokens
+        return n_possible
 
     def _n_within_gap(self, kind: RoundKind, n_decoding: int, prompts: list[Sequence]) -> int | None:
         """Tokens of these prompts that measured costs allow between two tokens of so many streams."""

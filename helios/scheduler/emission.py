@@ -10,6 +10,7 @@ from dataclasses import replace
 
 from helios.errors import HeliosError
 from helios.scheduler.completion import DEVICE_EOS, DEVICE_LIMIT
+from helios.scheduler.distribution import Distribution
 from helios.scheduler.request import FinishReason, Token
 from helios.scheduler.round import Lane, LaneCompletion
 from helios.scheduler.sequence import Sequence
@@ -39,9 +40,12 @@ def ending_after(sequence: Sequence, completion: LaneCompletion) -> FinishReason
 def take_scores(lane: Lane, completion: LaneCompletion) -> None:
     """Keep the scores of a prompt's tokens, with as many candidates as were asked for. Those of an earlier stay are known."""
     sequence = lane.sequence
-    n_candidates = sequence.request.prompt_candidates or 0
+    request = sequence.request
+    n_candidates = request.prompt_candidates or 0
+    named = None if request.has_prompt_distributions else request.named_prompt_candidates
     for score in completion.scores[len(sequence.scores) - lane.position :]:
-        sequence.scores.append(replace(score, candidates=score.candidates[:n_candidates]))
+        taken = replace(score, candidates=score.candidates[:n_candidates])
+        sequence.scores.append(_told(taken, taken.distribution, named))
 
 
 def token_event(sequence: Sequence, completion: LaneCompletion, completed_s: float) -> Token:
@@ -53,8 +57,14 @@ def token_event(sequence: Sequence, completion: LaneCompletion, completed_s: flo
         return Token(completion.token, completed_s=time_s)
     candidates, distribution = completion.candidates[:n_candidates], completion.distribution
     token = Token(completion.token, completion.logprob, completion.rank, candidates, time_s)
+    named = None if request.sampling.has_distributions else request.sampling.named_candidates
+    return _told(token, distribution, named)
+
+
+def _told(token: Token, distribution: Distribution | None, named: tuple[int, ...] | None) -> Token:
+    """A token with what is told of its distribution: the tokens that were `named`, or the whole where `named` is None."""
     if distribution is None:
         return token
-    if request.sampling.has_distributions:
+    if named is None:
         return replace(token, distribution=distribution)
-    return replace(token, named=distribution.ranked(request.sampling.named_candidates))
+    return replace(token, named=distribution.ranked(named), distribution=None)

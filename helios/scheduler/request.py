@@ -87,7 +87,8 @@ class GenerationRequest:
     `constraint` masks every token. Either makes the request host-decided: one round outstanding at a time (STOP-3, SPEC-7).
     `priority`: lower runs sooner. `cache_salt` separates prefixes that must not be shared; `uses_cache` False neither reads nor
     publishes any. `retention`: what the cache is to keep of it when it is over. `is_timed`: its tokens carry their time (OBS-2).
-    `prompt_candidates`: None for no scores of the prompt, else 0..20 alternatives for each of its tokens.
+    `prompt_candidates`: None for no scores of the prompt, else 0..20 alternatives for each of its tokens. Beside them, as in
+    SamplingParameters: `named_prompt_candidates`, `has_prompt_distributions`.
     """
 
     prompt_tokens: tuple[int, ...]
@@ -101,7 +102,13 @@ class GenerationRequest:
     uses_cache: bool = True
     is_timed: bool = False
     prompt_candidates: int | None = None
+    named_prompt_candidates: tuple[int, ...] = ()
+    has_prompt_distributions: bool = False
     retention: Retention | None = None
+
+    @property
+    def needs_prompt_distributions(self) -> bool:
+        return self.has_prompt_distributions or bool(self.named_prompt_candidates)
 
 
 @dataclass(frozen=True, slots=True)

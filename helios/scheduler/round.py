@@ -44,6 +44,11 @@ class Lane:
     is_scored: bool = False
     is_distributed: bool = False
 
+    @property
+    def is_scored_whole(self) -> bool:
+        """Its completion brings the whole row of logits behind each of its tokens."""
+        return self.is_scored and self.sequence.request.needs_prompt_distributions
+
 
 @dataclass(frozen=True, slots=True)
 class Admission:
@@ -98,8 +103,8 @@ class Round:
 @dataclass(frozen=True, slots=True)
 class LaneCompletion:
     """One lane of a completion record (kernels.h, HeliosCompletionLane), as read, not yet believed. `scores`: of a scored prefill,
-    for the prompt tokens at `position` + 1 and on; there is none behind the last one of a prompt. `distribution`: of a lane that
-    asks for it and emits."""
+    for the prompt tokens at `position` + 1 and on, with distributions where the lane asks; there is none behind the last one of a
+    prompt. `distribution`: of a lane that asks for it and emits."""
 
     slot: int
     generation: int

@@ -40,7 +40,8 @@ Delivery = list[tuple[int, list[Event]]]
 class SchedulerLimits:
     """`max_active` slots are used; a round takes at most `prefill_tokens` prompt tokens, beside running streams so many that
     the time between two of their tokens stays under `gap_s` by measured costs. `cache_identity` is part of every prefix's
-    key. `distributed`: lanes of one round whose whole distributions are reported."""
+    key. `distributed`: lanes of one round whose whole distributions are reported; `prompt_distributed`: prompt tokens of one
+    round, likewise."""
 
     max_active: int
     context_tokens: int
@@ -50,6 +51,7 @@ class SchedulerLimits:
     gap_s: float = 0.1
     cache_identity: bytes = b""
     distributed: int = 0
+    prompt_distributed: int = 0
 
 
 class Scheduler:
@@ -80,6 +82,7 @@ class Scheduler:
             self._pressure,
             self._costs,
             limits.distributed,
+            limits.prompt_distributed,
         )
         self._admitter = Admitter(
             programs.n_most_starting(cache.shape.n_rows),
@@ -102,6 +105,11 @@ class Scheduler:
         """Whether requests may ask for named candidates, or for whole distributions."""
         return self._limits.distributed > 0
 
+    @property
+    def reports_prompt_distributions(self) -> bool:
+        """Whether they may for the tokens of their prompts."""
+        return self.scores_prompts and self._limits.prompt_distributed > 0
+
     # -- arrivals and departures
 
     def submit(self, key: int, request: GenerationRequest) -> None:
@@ -114,6 +122,8 @@ class Scheduler:
             raise InvalidValueError("this model's core has no program that scores prompts", param="prompt_logprobs")
         if request.sampling.needs_distribution and not self.reports_distributions:
             raise InvalidValueError("this model's core reports no whole distributions", param="candidates")
+        if request.needs_prompt_distributions and not self.reports_prompt_distributions:
+            raise InvalidValueError("this model's core reports no whole distributions of prompts", param="candidates")
         output_limit = min(request.output_limit, self._limits.context_tokens - n_prompt)
         prefix = prefix_key(self._limits.cache_identity, request.cache_salt, "", ())
         now_s = self._clock()

@@ -103,8 +103,8 @@ def full_manifest() -> execution.ExecutionManifest:
         offset += -(-4 * n_indices * words // 16) * 16
     manifest.completion.score_nbytes, manifest.completion.scores_capacity = 176, 32
     manifest.completion.distribution_nbytes = distribution_nbytes(sample_contract().model.vocabulary)
-    manifest.completion.distributions_capacity = 2
-    manifest.buffers[COMPLETION].nbytes += 32 * 176 + 2 * manifest.completion.distribution_nbytes
+    manifest.completion.distributions_capacity, manifest.completion.prompt_distributions_capacity = 2, 3
+    manifest.buffers[COMPLETION].nbytes += 32 * 176 + 5 * manifest.completion.distribution_nbytes
     manifest.proposal_confidence.CopyFrom(execution.ConfidenceLayout(buffer=CONFIDENCE, draft_capacity=DRAFTS))
     for rank in range(2):
         manifest.ranks.add(rank=rank).weights.add(buffer=WEIGHT, resource=f"embedding.{rank}")

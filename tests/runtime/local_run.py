@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from helios.cache.books import CacheBooks, CacheShape
 from helios.corefile.reader import Core, open_core
@@ -96,6 +97,7 @@ class LoadedModel:
             contract.page_tokens,
             contract.vocabulary,
             distributed=contract.completion.distributions_capacity,
+            prompt_distributed=contract.completion.prompt_distributions_capacity,
         )
         return Serving(self, limits)
 
@@ -155,7 +157,7 @@ class Serving:
         assert self.cache.n_free_pages + self.cache.n_evictable_pages == self.cache.shape.n_pages
         return self._outcomes[first:]
 
-    def statistics(self) -> dict[str, int]:
+    def statistics(self) -> dict[str, Any]:
         return {**self.scheduler.statistics(), **self.runtime.statistics()}
 
     def _step(self, frames: int) -> None:

@@ -142,6 +142,7 @@ class ScriptedEngine:
     frontend: Frontend = field(default_factory=plain_frontend)
     scores_prompts: bool = False
     reports_distributions: bool = False
+    reports_prompt_distributions: bool = False
     sampling_defaults: Defaults = field(default_factory=Defaults)
     n_admitted: int = 0
     is_draining: bool = False

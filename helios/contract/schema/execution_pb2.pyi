@@ -230,7 +230,7 @@ class Destination(_message.Message):
     def __init__(self, name: _Optional[str] = ..., buffer: _Optional[int] = ..., offset: _Optional[int] = ..., element_type: _Optional[_Union[ElementType, str]] = ..., count: _Optional[int] = ..., element_words: _Optional[int] = ...) -> None: ...
 
 class CompletionLayout(_message.Message):
-    __slots__ = ("buffer", "header_nbytes", "lane_nbytes", "lanes_capacity", "score_nbytes", "scores_capacity", "distribution_nbytes", "distributions_capacity")
+    __slots__ = ("buffer", "header_nbytes", "lane_nbytes", "lanes_capacity", "score_nbytes", "scores_capacity", "distribution_nbytes", "distributions_capacity", "prompt_distributions_capacity")
     BUFFER_FIELD_NUMBER: _ClassVar[int]
     HEADER_NBYTES_FIELD_NUMBER: _ClassVar[int]
     LANE_NBYTES_FIELD_NUMBER: _ClassVar[int]
@@ -239,6 +239,7 @@ class CompletionLayout(_message.Message):
     SCORES_CAPACITY_FIELD_NUMBER: _ClassVar[int]
     DISTRIBUTION_NBYTES_FIELD_NUMBER: _ClassVar[int]
     DISTRIBUTIONS_CAPACITY_FIELD_NUMBER: _ClassVar[int]
+    PROMPT_DISTRIBUTIONS_CAPACITY_FIELD_NUMBER: _ClassVar[int]
     buffer: int
     header_nbytes: int
     lane_nbytes: int
@@ -247,7 +248,8 @@ class CompletionLayout(_message.Message):
     scores_capacity: int
     distribution_nbytes: int
     distributions_capacity: int
-    def __init__(self, buffer: _Optional[int] = ..., header_nbytes: _Optional[int] = ..., lane_nbytes: _Optional[int] = ..., lanes_capacity: _Optional[int] = ..., score_nbytes: _Optional[int] = ..., scores_capacity: _Optional[int] = ..., distribution_nbytes: _Optional[int] = ..., distributions_capacity: _Optional[int] = ...) -> None: ...
+    prompt_distributions_capacity: int
+    def __init__(self, buffer: _Optional[int] = ..., header_nbytes: _Optional[int] = ..., lane_nbytes: _Optional[int] = ..., lanes_capacity: _Optional[int] = ..., score_nbytes: _Optional[int] = ..., scores_capacity: _Optional[int] = ..., distribution_nbytes: _Optional[int] = ..., distributions_capacity: _Optional[int] = ..., prompt_distributions_capacity: _Optional[int] = ...) -> None: ...
 
 class ConfidenceLayout(_message.Message):
     __slots__ = ("buffer", "draft_capacity")

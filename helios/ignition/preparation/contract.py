@@ -136,6 +136,7 @@ class Surface:
     completion: Tensor
     scores: Tensor
     distributions: Tensor
+    prompt_distributions: Tensor
 
 
 def declare_surface(capture: Capture, geometry: ServingGeometry, page_nbytes: int) -> Surface:
@@ -143,7 +144,8 @@ def declare_surface(capture: Capture, geometry: ServingGeometry, page_nbytes: in
     slots = geometry.concurrency
     lanes_nbytes = COMPLETION_HEADER_NBYTES + slots * COMPLETION_LANE_NBYTES
     scores_end = lanes_nbytes + geometry.scored_tokens * SAMPLE_NBYTES
-    end = scores_end + geometry.max_distributions * geometry.distribution_nbytes
+    distributions_end = scores_end + geometry.max_distributions * geometry.distribution_nbytes
+    end = distributions_end + geometry.max_prompt_distributions * geometry.distribution_nbytes
 
     def state(name: str, row_nbytes: int) -> Tensor:
         return capture.buffer(name, execution.BUFFER_KIND_STATE, slots * row_nbytes)
@@ -171,7 +173,8 @@ def declare_surface(capture: Capture, geometry: ServingGeometry, page_nbytes: in
         cache=capture.buffer("kv", execution.BUFFER_KIND_CACHE_PLANE, 0, page_nbytes=page_nbytes),
         completion=completion.at(0, lanes_nbytes),
         scores=completion.at(lanes_nbytes, scores_end - lanes_nbytes),
-        distributions=completion.at(scores_end),
+        distributions=completion.at(scores_end, distributions_end - scores_end),
+        prompt_distributions=completion.at(distributions_end),
     )
 
 
@@ -205,6 +208,7 @@ def finish_manifest(capture: Capture, surface: Surface, abi_label: str) -> execu
             scores_capacity=surface.geometry.scored_tokens,
             distribution_nbytes=surface.geometry.distribution_nbytes,
             distributions_capacity=surface.geometry.max_distributions,
+            prompt_distributions_capacity=surface.geometry.max_prompt_distributions,
         )
     )
     manifest.request_slots = surface.geometry.concurrency

@@ -211,6 +211,7 @@ def _generate(program: ProgramCapture, decoder: DenseDecoder) -> None:
     if program.operation == pb.OPERATION_SCORED_PREFILL:
         every = _logits(program, decoder, table.rows, table.identity, x)
         ops.score(program, inputs, table, every, surface.scores)
+        ops.prompt_distribution(program, table, every, state, surface.prompt_distributions, geometry)
 
 
 def _logits(program: ProgramCapture, decoder: DenseDecoder, rows: Rows, gather: Tensor, x: Activation) -> Activation:

@@ -92,11 +92,13 @@ def test_a_scored_prefill_is_a_prefill_with_logits_of_every_row(tmp_path: Path) 
     scored, prefill = (
         kernels_of(manifest, operation) for operation in (pb.OPERATION_SCORED_PREFILL, pb.OPERATION_PREFILL)
     )
-    assert scored == [*prefill, "rms_norm.1", "linear.f32.g8.1", "score.1"]
+    assert scored == [*prefill, "rms_norm.1", "linear.f32.g8.1", "score.1", "distribution.1"]
     layout = manifest.completion
     assert (layout.score_nbytes, layout.scores_capacity) == (176, 64)
     lanes_nbytes = layout.header_nbytes + layout.lanes_capacity * layout.lane_nbytes
-    distributions_nbytes = layout.distributions_capacity * layout.distribution_nbytes
+    n_distributions = layout.distributions_capacity + layout.prompt_distributions_capacity
+    assert layout.prompt_distributions_capacity == 16
+    distributions_nbytes = n_distributions * layout.distribution_nbytes
     assert manifest.buffers[layout.buffer].nbytes == lanes_nbytes + 64 * 176 + distributions_nbytes
 
 

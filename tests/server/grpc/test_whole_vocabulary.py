@@ -24,9 +24,11 @@ ALL = {"output_logprobs": True, "output_candidates": {"all": True}, "output_toke
 
 
 def by_objects(distribution: Distribution, chosen: int) -> Info:
-    ranked = distribution.ranked(range(len(distribution.logits)))
-    tokens = [Info.TokenInfo(id=one.token_id, logprob=one.logprob, rank=one.rank) for one in ranked]
-    return Info(tokens=[token for token in tokens if token.id != chosen])
+    logits = distribution.logits.tolist()
+    order = sorted(range(len(logits)), key=lambda token: (-logits[token], token))
+    logprobs = distribution.logprobs(np.array(order)).tolist()
+    ranked = zip(order, logprobs, range(1, len(order) + 1), strict=True)
+    return Info(tokens=[Info.TokenInfo(id=i, logprob=logprob, rank=rank) for i, logprob, rank in ranked if i != chosen])
 
 
 @settings(max_examples=20)
