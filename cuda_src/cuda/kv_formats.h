@@ -1,8 +1,8 @@
 // How keys and values stand in a page for one KV head (kernels.h): a struct for each format, whose write_keys and
 // write_values put one position there, all lanes of a warp together, from head_dim floats in shared memory. Stores are as
 // wide as the numbers of one position stand together: 16 bytes of bf16 and of the values of f16, 4 of the keys of q8, else
-// single elements. f16 is also read here, element by element; attention_fragments.h reads the others. A score over scaled pages is the sum of query *
-// key, times `key_scale`; an output the sum of weight * `value_scale` * value.
+// single elements. f16 is also read here, element by element; attention_fragments.h reads the others. A score over scaled
+// pages is the sum of query * key, times `key_scale`; an output the sum of weight * `value_scale` * value.
 #pragma once
 #include "chunks.h"
 #include "formats.h"

@@ -14,7 +14,7 @@ from tests.kernels.harness import REFUSED, Library, counts, int32, on_every_targ
 @pytest.mark.parametrize("order", ["serial", "shuffled"])
 def test_rows_are_those_of_the_tokens(library: Library, layout: str, order: str) -> None:
     rng = np.random.default_rng(1)
-    vocabulary, hidden, capacity = 21, 1024, 16
+    vocabulary, hidden, capacity = 21, 1056, 16
     weights = random_weights(layout, vocabulary, hidden, rng)
     tokens = rng.integers(0, vocabulary, capacity).astype(np.int32)
     tokens[:3] = [0, 20, 8]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from helios.device import libraries
@@ -15,7 +17,12 @@ from tests.kernels.harness import Library, load
 
 # Of a multiprocessor (CUDA programming guide, compute capabilities): bytes of shared memory, of which each block takes 1 KB more.
 SHARED_KB = {"80": 164, "86": 100, "89": 100, "90a": 228, "100": 228, "120": 100}
+N_THREADS = {"80": 2048, "86": 1536, "89": 1536, "90a": 2048, "100": 2048, "120": 1536}
 N_REGISTERS, N_REGISTERS_UNIT = 65_536, 8
+
+AS_BUILT = re.compile(
+    r"As built: up to ([\d,]+) registers a thread and ([\d,]+) bytes of shared memory, (\d+) blocks? a multiprocessor"
+)
 
 Usage = dict[tuple[str, str], KernelUsage]
 
@@ -49,7 +56,34 @@ def n_resident(used: KernelUsage, architecture: str, n_threads: int, shared_nbyt
     """Blocks that a multiprocessor has room for."""
     n_registers = -(-used.n_registers // N_REGISTERS_UNIT) * N_REGISTERS_UNIT
     by_shared = SHARED_KB[architecture] * 1024 // (shared_nbytes + used.shared_bytes + 1024)
-    return min(N_REGISTERS // (n_registers * n_threads), by_shared)
+    return min(N_REGISTERS // (n_registers * n_threads), N_THREADS[architecture] // n_threads, by_shared)
+
+
+def n_threads_of(identifier: str) -> int:
+    """Of a block of the kernel, whatever it is given."""
+    table = KernelTable.load(libraries.cuda_kernel_library())
+    (name,) = (name for name, each in table.signatures.items() if each.symbol == f"helios_{identifier}")
+    scalars = {field: 1 for field, _, _ in load("simt")[name].fields}
+    return table.geometry(name, bytes(load("simt")[name].pack(**scalars))).n_threads
+
+
+@pytest.mark.parametrize("source", ["elementwise", "embed", "norm", "page_copy", "rope"])
+def test_kernels_take_what_the_head_comment_of_their_file_says(source: str) -> None:
+    """CARD-3: the most of any kernel of the file on any architecture, and the fewest blocks."""
+    reports = [each for each in usage_reports(Project.load(ROOT)) if each.name.startswith(f"{source}-")]
+    if not reports:
+        pytest.skip("the CUDA kernels were not built: there was no nvcc")
+    head = (ROOT / "cuda_src" / "cuda" / f"{source}.cu").read_text().split("\n#include", maxsplit=1)[0]
+    (stated,) = AS_BUILT.findall(head.replace("\n// ", " "))
+    used = read_usage(reports)
+    found = (
+        max(each.n_registers for each in used.values()),
+        max(each.shared_bytes for each in used.values()),
+        min(n_resident(each, key[1], n_threads_of(key[0]), 0) for key, each in used.items()),
+    )
+    registers, shared_bytes, n_blocks = (int(number.replace(",", "")) for number in stated)
+    assert registers - 2 * N_REGISTERS_UNIT < found[0] <= registers, "a compiler's next version may do a little better"
+    assert found[1:] == (shared_bytes, n_blocks)
 
 
 @pytest.mark.parametrize("layout", BF16_ROWS)
