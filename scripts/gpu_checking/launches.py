@@ -8,25 +8,141 @@ from __future__ import annotations
 
 import struct
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from helios.device.device import Device
 from helios.device.graph import Graph, GraphExec
-from helios.device.kernel_table import EXTENT_REFUSED, Geometry
 from helios.device.memory import DeviceBuffer
+from scripts.gpu_checking.cases import ANYTHING, Case
+
+Chain = Callable[[int], GraphExec]  # a graph of so many launches, one after the other
+ALIGNMENT = 256  # of every piece of the weights that go round
 
 
 @dataclass(frozen=True)
 class Effort:
-    """How much is done for one time: nodes in a graph, runs of it, bytes of weights to go round in."""
+    """How much is done for one time: at most so many nodes in a graph, about so many seconds of them, runs, and bytes of weights
+    to go round in."""
 
     n_nodes: int
+    run_s: float
     n_runs: int
     weights_nbytes: int
+
+
+GPU = Effort(64, 0.01, 4, 1 << 30)
+TINY = Effort(2, 0.0, 1, 1 << 20)
+
+
+class Stopwatch:
+    """Times cases on `device`; owner closes."""
+
+    def __init__(self, device: Device, effort: Effort) -> None:
+        self._device = device
+        self._effort = effort
+        self._weights = device.allocate(effort.weights_nbytes)
+        fill(device, self._weights)
+
+    def copy_bytes_per_s(self) -> float:
+        """Bytes that copies within the device's memory read and write a second."""
+        half = self._effort.weights_nbytes // 2
+        begin = self._weights.address
+
+        def graph(n_nodes: int) -> GraphExec:
+            with Graph(self._device.cudart) as graph:
+                for node in range(n_nodes):
+                    graph.add_copy(begin + half, begin, half, [node - 1] if node else [])
+                return graph.instantiate(self._device.stream)
+
+        return 2 * half / self._node_s(graph)
+
+    def time_s(self, case: Case) -> float:
+        """Of one launch."""
+        with self._chains(case) as chain:
+            return self._node_s(chain)
+
+    def launch_costs_us(self, case: Case) -> tuple[float, float, float]:
+        """Microseconds of a node, of a graph of one, launched and waited for, and of queueing that; `case` does next to nothing."""
+        stream, n_times = self._device.stream, self._effort.n_nodes
+        with self._chains(case) as chain:
+            node_s = self._node_s(chain)
+            round_trip_s = self._graph_s(chain(1), n_times)
+            executable = chain(1)
+            begin_s = time.perf_counter()
+            for _ in range(n_times):
+                executable.launch(stream)
+            queue_s = (time.perf_counter() - begin_s) / n_times
+            stream.synchronize()
+            executable.close()
+        return node_s * 1e6, round_trip_s * 1e6, queue_s * 1e6
+
+    @contextmanager
+    def _chains(self, case: Case) -> Iterator[Chain]:
+        """Memory for the arguments, and what makes a graph of n launches in a row."""
+        args, extents = case.arguments(self._device.kernels.table)
+        with ExitStack() as buffers:
+            addresses = {}
+            for name, extent in extents.items():
+                if name == "weight":
+                    addresses[name] = self._pieces(extent)
+                else:
+                    buffer = buffers.enter_context(self._device.allocate(extent))
+                    _give(self._device, buffer, case.given[name])
+                    addresses[name] = [buffer.address]
+            yield partial(self._chain, case.name, args, addresses)
+
+    def _pieces(self, size_bytes: int) -> list[int]:
+        stride = -(-size_bytes // ALIGNMENT) * ALIGNMENT
+        n_pieces = self._effort.weights_nbytes // stride
+        assert n_pieces, f"{size_bytes:,} bytes of weights are more than there are to go round in"
+        return [self._weights.address + piece * stride for piece in range(n_pieces)]
+
+    def _chain(self, name: str, args: bytearray, addresses: Mapping[str, list[int]], n_nodes: int) -> GraphExec:
+        device = self._device
+        signature = device.kernels.table.signatures[name]
+        geometry = device.kernels.table.geometry(name, bytes(args))
+        starts_early = signature.waits and device.starts_kernels_early
+        with Graph(device.cudart) as graph:
+            for node in range(n_nodes):
+                for field in signature.fields:
+                    if field.kind.is_pointer:
+                        places = addresses[field.name]
+                        struct.pack_into("<Q", args, field.offset, places[node % len(places)])
+                before = [node - 1] if node else []
+                graph.add_kernel(device.kernels.handles[name], geometry, args, before, starts_early=starts_early)
+            return graph.instantiate(device.stream)
+
+    def _node_s(self, make: Chain) -> float:
+        """A node's share of a graph of as many as take about the time of a run."""
+        alone_s = self._graph_s(make(1), 1)
+        n_nodes = max(2, min(self._effort.n_nodes, int(self._effort.run_s / alone_s)))
+        return self._graph_s(make(n_nodes), self._effort.n_runs) / n_nodes
+
+    def _graph_s(self, executable: GraphExec, n_runs: int) -> float:
+        """How long a graph takes, waiting included; it is closed."""
+
+        def run() -> None:
+            executable.launch(self._device.stream)
+            self._device.stream.synchronize()
+
+        elapsed_s = best_s(run, n_runs)
+        executable.close()
+        return elapsed_s
+
+    def close(self) -> None:
+        self._weights.close()
+
+    def __enter__(self) -> Stopwatch:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
 
 
 def best_s(call: Callable[[], None], n_runs: int) -> float:
@@ -40,95 +156,19 @@ def best_s(call: Callable[[], None], n_runs: int) -> float:
     return min(times_s)
 
 
-def graph_s(device: Device, executable: GraphExec, n_runs: int) -> float:
-    """How long a graph takes, waiting included."""
-
-    def run() -> None:
-        executable.launch(device.stream)
-        device.stream.synchronize()
-
-    return best_s(run, n_runs)
+def fill(device: Device, buffer: DeviceBuffer) -> None:
+    """Random numbers of about 1, the same as float, as bf16 and, for their size, as bytes."""
+    drawn = np.random.default_rng(1).standard_normal(1 << 19, np.float32)
+    pattern = (drawn.view(np.uint32) >> 16).astype(np.uint16).view(np.uint8)
+    for begin in range(0, buffer.size_bytes, pattern.size):
+        device.upload(buffer.address + begin, pattern[: buffer.size_bytes - begin])
 
 
-def copy_bytes_per_s(device: Device, size_bytes: int, effort: Effort) -> float:
-    """Bytes that copies within the device's memory read and write a second."""
-    with device.allocate(size_bytes) as source, device.allocate(size_bytes) as target, Graph(device.cudart) as graph:
-        for node in range(effort.n_nodes):
-            graph.add_copy(target.address, source.address, size_bytes, [node - 1] if node else [])
-        executable = graph.instantiate(device.stream)
-        elapsed_s = graph_s(device, executable, effort.n_runs)
-        executable.close()
-    return 2 * size_bytes * effort.n_nodes / elapsed_s
-
-
-def node_s(device: Device, name: str, given: Mapping[str, Any], effort: Effort) -> float:
-    """Seconds of one launch of kernel `name`. Arrays of `given` are copied to the device, an int for a pointer is bytes of zeros,
-    and of `weight` there are as many copies as fill the bytes to go round in."""
-    signature = device.kernels.table.signatures[name]
-    args = bytearray(signature.args_size_bytes)
-    for field in signature.fields:
-        if not field.kind.is_pointer:
-            struct.pack_into(field.kind.struct_format, args, field.offset, given[field.name])
-    extents = device.kernels.table.extents(name, bytes(args))
-    if EXTENT_REFUSED in extents:
-        raise SystemExit(f"kernel {name} refuses the shapes that gpu_check gives it")
-    buffers: dict[str, list[DeviceBuffer]] = {}
-    for field, extent in zip(signature.fields, extents, strict=True):
-        if field.kind.is_pointer:
-            n_copies = max(1, effort.weights_nbytes // extent) if field.name == "weight" else 1
-            buffers[field.name] = [
-                _filled(device, given[field.name], extent) for _ in range(min(n_copies, effort.n_nodes))
-            ]
-    geometry = device.kernels.table.geometry(name, bytes(args))
-    executable = _repeated(device, name, geometry, args, buffers, effort.n_nodes)
-    elapsed_s = graph_s(device, executable, effort.n_runs)
-    executable.close()
-    for buffer in (each for copies in buffers.values() for each in copies):
-        buffer.close()
-    return elapsed_s / effort.n_nodes
-
-
-def _filled(device: Device, content: Any, size_bytes: int) -> DeviceBuffer:
-    buffer = device.allocate(size_bytes)
-    if isinstance(content, np.ndarray):
-        device.upload(buffer.address, np.ascontiguousarray(content).reshape(-1).view(np.uint8)[:size_bytes])
-    return buffer
-
-
-def _repeated(
-    device: Device,
-    name: str,
-    geometry: Geometry,
-    args: bytearray,
-    buffers: Mapping[str, list[DeviceBuffer]],
-    n_nodes: int,
-) -> GraphExec:
-    signature = device.kernels.table.signatures[name]
-    starts_early = signature.waits and device.starts_kernels_early
-    with Graph(device.cudart) as graph:
-        for node in range(n_nodes):
-            for field in signature.fields:
-                if field.kind.is_pointer:
-                    copies = buffers[field.name]
-                    struct.pack_into("<Q", args, field.offset, copies[node % len(copies)].address)
-            before = [node - 1] if node else []
-            graph.add_kernel(device.kernels.handles[name], geometry, args, before, starts_early=starts_early)
-        return graph.instantiate(device.stream)
-
-
-def launch_costs_us(device: Device, effort: Effort) -> tuple[float, float, float]:
-    """Microseconds: of a node that does next to nothing; of a graph of one, launched and waited for; of queueing it."""
-    kernel = "round_bf16.1"
-    given = {"n_rows": np.ones(4, np.int32), "x": 0, "y": 0, "rows_capacity": 1, "width": 32}
-    per_node_s = node_s(device, kernel, given, effort)
-    round_trip_s = node_s(device, kernel, given, Effort(1, effort.n_runs, 0))
-    with device.allocate(64) as buffer, Graph(device.cudart) as graph:
-        graph.add_fill(buffer.address, 0, 64, [])
-        executable = graph.instantiate(device.stream)
-        begin_s = time.perf_counter()
-        for _ in range(effort.n_nodes):
-            executable.launch(device.stream)
-        queue_s = (time.perf_counter() - begin_s) / effort.n_nodes
-        device.stream.synchronize()
-        executable.close()
-    return per_node_s * 1e6, round_trip_s * 1e6, queue_s * 1e6
+def _give(device: Device, buffer: DeviceBuffer, content: Any) -> None:
+    """A device's memory begins as zeros."""
+    if content is ANYTHING:
+        fill(device, buffer)
+    elif isinstance(content, np.ndarray):
+        raw = np.ascontiguousarray(content).reshape(-1).view(np.uint8)
+        assert raw.size >= buffer.size_bytes
+        device.upload(buffer.address, raw[: buffer.size_bytes])

@@ -6,9 +6,10 @@ within a block is the device's own. It drives the runtime round by round, withou
 
 from __future__ import annotations
 
+import itertools
+import os
 import random
 import time
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -16,7 +17,7 @@ from helios.ignition.preparation.kv_format import KvFormat
 from helios.ignition.preparation.layouts import RowForm
 from helios.ignition.prepared_core import PrepareOptions, prepared_core
 from helios.ignition.signatures import host_target, target_of
-from helios.scheduler.request import GenerationRequest, SamplingParameters
+from helios.scheduler.request import GenerationRequest, SamplingParameters, Token
 from tests.runtime.local_run import LoadedModel
 
 
@@ -31,17 +32,38 @@ class Workload:
     chunk_tokens: int
 
 
+LOGPROB_TOLERANCE = 0.5
 GPU = Workload(16, 32, (1, 8, 32, 128, 256), 1024, 48)
 TINY = Workload(3, 6, (1, 2), 40, 5)
 
 
 @dataclass(frozen=True)
 class Agreement:
-    """What the comparison found."""
+    """What the comparison found: whether the device agrees with itself, how many tokens and how many first ones are the CPU's, and
+    by how much log-probabilities of those are off."""
 
     is_exact: bool
     n_same_tokens: int
     n_tokens: int
+    n_same_firsts: int
+    n_firsts: int
+    logprob_error: float
+
+    def lines(self) -> list[str]:
+        return [
+            f"answers alone, together and in chunks: {'the same' if self.is_exact else 'DIFFERENT'}",
+            f"tokens before the first that is not the CPU's: {self.n_same_tokens} of {self.n_tokens}; first tokens that are: "
+            f"{self.n_same_firsts} of {self.n_firsts}; their log-probabilities are off by {self.logprob_error:.4f} at most",
+        ]
+
+    def wrong(self) -> list[str]:
+        """Sums of another order may turn a token that was nearly another, seldom the first, and move a number a little."""
+        found = [] if self.is_exact else ["an answer depends on its company or on the size of prefill chunks"]
+        if 2 * self.n_same_firsts < self.n_firsts:
+            found.append("most first tokens are not the CPU's")
+        if not self.logprob_error < LOGPROB_TOLERANCE:
+            found.append(f"log-probabilities are off by {self.logprob_error:.4f}, {LOGPROB_TOLERANCE} is allowed")
+        return found
 
 
 @dataclass(frozen=True)
@@ -51,6 +73,9 @@ class Decode:
     n_lanes: int
     tokens_per_s: float
     host_us: float
+
+    def __str__(self) -> str:
+        return f"decode {self.n_lanes:4} lanes {self.tokens_per_s:12,.1f} tok/s, host {self.host_us:8,.1f} us a step"
 
 
 class CheckedModel:
@@ -70,26 +95,37 @@ class CheckedModel:
         self._vocabulary = self._model.bootstrap.contract.vocabulary
 
     def compare(self) -> Agreement:
-        """Alone, together and in chunks on the device, bit for bit with log-probabilities; and alone on the CPU, by tokens."""
+        """Alone, together and in chunks on the device, bit for bit with log-probabilities; and alone on the CPU."""
         requests = self._requests()
         alone = [outcome.tokens for each in requests for outcome in self._model.run([each], max_active=1, frames=1)]
         together = [outcome.tokens for outcome in self._model.run(requests)]
         chunked = [outcome.tokens for outcome in self._model.run(requests, prefill_tokens=self._workload.chunk_tokens)]
-        with LoadedModel(self._cpu_core, 2, self._n_pages) as cpu:
-            expected = [outcome.ids for outcome in cpu.run(requests)]
-        n_same = sum(
-            _n_common([token.token_id for token in tokens], ids) for tokens, ids in zip(alone, expected, strict=True)
+        with LoadedModel(self._cpu_core, len(os.sched_getaffinity(0)), self._n_pages) as cpu:
+            expected = [outcome.tokens for outcome in cpu.run(requests)]
+        same = [_common(ours, cpus) for ours, cpus in zip(alone, expected, strict=True)]
+        return Agreement(
+            is_exact=alone == together == chunked,
+            n_same_tokens=sum(map(len, same)),
+            n_tokens=sum(map(len, expected)),
+            n_same_firsts=sum(map(bool, same)),
+            n_firsts=len(same),
+            logprob_error=max(
+                (
+                    abs(a.logprob - b.logprob)
+                    for a, b in itertools.chain(*same)
+                    if a.logprob is not None and b.logprob is not None
+                ),
+                default=float("nan"),
+            ),
         )
-        return Agreement(alone == together == chunked, n_same, sum(map(len, expected)))
 
-    def decodes(self) -> Iterator[Decode]:
+    def decode(self, n_lanes: int) -> Decode:
         """Two runs that differ only in the length of the answers: the difference is decoding."""
-        for n_lanes in self._workload.lanes:
-            self._run(n_lanes, 16, 2)
-            short_s, short_host_s = self._run(n_lanes, 16, 1)
-            n_steps = 2 * self._workload.n_new_tokens
-            long_s, long_host_s = self._run(n_lanes, 16, 1 + n_steps)
-            yield Decode(n_lanes, n_lanes * n_steps / (long_s - short_s), (long_host_s - short_host_s) / n_steps * 1e6)
+        self._run(n_lanes, 16, 2)
+        short_s, short_host_s = self._run(n_lanes, 16, 1)
+        n_steps = 2 * self._workload.n_new_tokens
+        long_s, long_host_s = self._run(n_lanes, 16, 1 + n_steps)
+        return Decode(n_lanes, n_lanes * n_steps / (long_s - short_s), (long_host_s - short_host_s) / n_steps * 1e6)
 
     def prefill_tokens_per_s(self) -> float:
         """One long prompt up to its first token, the better of two."""
@@ -133,7 +169,7 @@ class CheckedModel:
         self.close()
 
 
-def _n_common(tokens: list[int], expected: list[int]) -> int:
-    """Length of the common beginning: behind the first difference the texts are others."""
-    pairs = zip(tokens, expected, strict=False)
-    return next((index for index, (a, b) in enumerate(pairs) if a != b), min(len(tokens), len(expected)))
+def _common(ours: list[Token], cpus: list[Token]) -> list[tuple[Token, Token]]:
+    """The common beginning: behind the first difference the texts are others."""
+    pairs = zip(ours, cpus, strict=False)
+    return list(itertools.takewhile(lambda pair: pair[0].token_id == pair[1].token_id, pairs))

@@ -87,6 +87,7 @@ class Kernel:
     name: str
     entry: Any
     fields: tuple[tuple[str, int, FieldKind], ...]  # name, offset, kind
+    launched: set[str]  # the library's
 
     def pack(self, **scalars: float) -> bytearray:
         """The argument struct with these scalars; pointers are zero."""
@@ -119,6 +120,7 @@ class Kernel:
 
         `order` is serial, shuffled or threads. `aliases` says which pointer shares another one's memory.
         """
+        self.launched.add(self.name)
         scalars = {name: value for name, value in given.items() if not isinstance(value, np.ndarray)}
         expected = {name for name, _, _ in self.fields}
         assert set(given) | set(aliases or {}) == expected, f"{self.name}: {set(given) ^ expected}"
@@ -182,15 +184,21 @@ class Kernel:
 
 @dataclass(frozen=True)
 class Library:
-    """A kernel library and its kernels by name."""
+    """A kernel library and its kernels by name; `launched` of them were since it was loaded."""
 
     target: str
     kernels: dict[str, Kernel]
+    launched: set[str]
+
+    @property
+    def is_cuda(self) -> bool:
+        """Whether these are the kernels of a GPU, emulated or not."""
+        return self.target in _OF_A_GPU
 
     @property
     def counts_tasks(self) -> bool:
         """Whether the number of tasks follows the live counts. That of thread blocks follows the capacities."""
-        return self.target not in (libraries.SIMT_TARGET, CUDA_TARGET)
+        return not self.is_cuda
 
     def __getitem__(self, name: str) -> Kernel:
         return self.kernels[name]
@@ -206,11 +214,12 @@ def _library_path(target: str) -> Path:
 def load(target: str) -> Library:
     """The library for a target, once."""
     table = KernelTable.load(_library_path(target))
+    launched: set[str] = set()
     kernels = {
-        name: Kernel(name, entry, tuple((f.name, f.offset, f.kind) for f in table.signatures[name].fields))
+        name: Kernel(name, entry, tuple((f.name, f.offset, f.kind) for f in table.signatures[name].fields), launched)
         for name, entry in table.entries.items()
     }
-    return Library(table.target, kernels)
+    return Library(table.target, kernels, launched)
 
 
 def _processor_flags() -> set[str]:
@@ -230,14 +239,17 @@ def runnable_targets() -> list[str]:
     return host if why_no_cuda() else [*host, CUDA_TARGET]
 
 
-on_every_target = pytest.mark.parametrize("library", [pytest.param(load(t), id=t) for t in runnable_targets()])
+def _on(*targets: str) -> pytest.MarkDecorator:
+    return pytest.mark.parametrize("library", [pytest.param(load(target), id=target) for target in targets])
 
 
-# For what would take seconds over the emulator.
-on_every_host_target = pytest.mark.parametrize(
-    "library",
-    [pytest.param(load(t), id=t) for t in runnable_targets() if t not in (libraries.SIMT_TARGET, CUDA_TARGET)],
-)
+_RUNNABLE = runnable_targets()
+_OF_A_GPU = (libraries.SIMT_TARGET, CUDA_TARGET)
+on_every_target = _on(*_RUNNABLE)
+on_every_gpu_target = _on(*(target for target in _RUNNABLE if target in _OF_A_GPU))
+on_every_host_target = _on(
+    *(target for target in _RUNNABLE if target not in _OF_A_GPU)
+)  # it would take seconds emulated
 
 
 def int32(*values: int) -> np.ndarray:
