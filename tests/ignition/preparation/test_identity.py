@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from helios.ignition.preparation.identity import _READ_NBYTES, digest, file_digest, name_of_file, slug
+from helios.errors import MissingFileError
+from helios.ignition.preparation.identity import digest, file_digest, name_of_file, slug
 
 
 @pytest.mark.parametrize(
@@ -34,9 +35,14 @@ def test_no_two_lists_of_parts_share_a_digest() -> None:
     assert len({digest(parts) for parts in lists}) == len(lists)
 
 
-@pytest.mark.parametrize("nbytes", [1, _READ_NBYTES, _READ_NBYTES + 1])
+@pytest.mark.parametrize("nbytes", [0, 1, 1_000_000])
 def test_a_file_is_known_by_all_of_its_bytes(tmp_path: Path, nbytes: int) -> None:
-    """CORE-1: what a core is found again by."""
+    """What a core is found again by."""
     path = tmp_path / "checkpoint"
-    path.write_bytes(bytes(nbytes - 1) + b"x")
+    path.write_bytes(bytes(range(250)) * (nbytes // 250) + bytes(nbytes % 250))
     assert file_digest(path) == hashlib.sha256(path.read_bytes()).digest()
+
+
+def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
+    with pytest.raises(MissingFileError, match="gone cannot be read: No such file"):
+        file_digest(tmp_path / "gone")
