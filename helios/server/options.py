@@ -54,6 +54,7 @@ class Limits:
     calls_tools: bool = False
     scores_prompts: bool = False
     reports_distributions: bool = False
+    reports_prompt_distributions: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,12 +12,14 @@ from collections.abc import Coroutine, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from typing import Any
 
+from helios.server.frontend import Frontend
 from helios.server.grpc.calls import Call, Calls
 from helios.server.grpc.context import CallContext
 from helios.server.grpc.generate_request import Asked
 from helios.server.grpc.message_room import end_turn
 from helios.server.grpc.messages import prompt_info, sequence_output
 from helios.server.grpc.preparation import Preparation, PreparedGeneration
+from helios.server.grpc.response_fields import Shown
 from helios.server.grpc.schema import inference_pb2
 from helios.server.grpc.sequence import AnswerSequence, Delta
 from helios.server.grpc.whole_vocabulary import N_MOST_CALLS, serialized
@@ -39,7 +41,7 @@ class InferenceService:
         with self._admitted(message, context) as (call, held):
             prepared = await self._prepare(message, context, is_stream=False)
             shown = prepared.options.shown
-            if shown.is_whole:
+            if shown.is_whole or shown.is_prompt_whole:
                 await self._take_whole_turn(held)
             (sequence,) = self._start(prepared, call, held)
             delta = await _collect(sequence)
@@ -47,12 +49,12 @@ class InferenceService:
                 prompt_info=prompt_info(prepared.prompt_tokens, delta.scores, shown),
                 outputs=sequence_output(0, delta, shown),
             )
-            return await self._services.frontend.run(_whole, (response, delta)) if shown.is_whole else response
+            return await _with_candidates(response, delta, shown, self._services.frontend)
 
     async def generate_stream(self, message: inference_pb2.GenerateRequest, context: CallContext) -> None:
         with self._admitted(message, context) as (call, held):
             prepared = await self._prepare(message, context, is_stream=True)
-            if prepared.options.shown.is_whole:
+            if prepared.options.shown.is_whole or prepared.options.shown.is_prompt_whole:
                 await self._take_whole_turn(held)
             sequences = self._start(prepared, call, held)
             stream = _Stream(context, prepared, self._services)
@@ -105,7 +107,7 @@ class _Stream:
         self._frontend = services.frontend
         self._shown = prepared.options.shown
         self._prompt_tokens = prepared.prompt_tokens
-        self._has_scores = self._shown.n_scored_prompt is not None
+        self._has_scores = self._shown.prompt_candidates is not None
         self._is_sending = asyncio.Lock()
         self._is_prompt_told = False
         self._prompt_told = asyncio.Event()
@@ -117,9 +119,7 @@ class _Stream:
             await self._tell_prompt(sequence.index, delta)
             if delta.tokens or delta.text or delta.finish is not None:
                 output = sequence_output(sequence.index, delta, self._shown)
-                response = inference_pb2.GenerateResponse(outputs=output)
-                is_whole = self._shown.is_whole
-                await self._send(await self._frontend.run(_whole, (response, delta)) if is_whole else response)
+                await self._send(inference_pb2.GenerateResponse(outputs=output), delta)
             is_open = delta.finish is None
 
     async def _tell_prompt(self, index: int, delta: Delta) -> None:
@@ -127,19 +127,26 @@ class _Stream:
         if not self._is_prompt_told and (index == 0 or not self._has_scores):
             self._is_prompt_told = True
             info = prompt_info(self._prompt_tokens, delta.scores, self._shown)
-            await self._send(inference_pb2.GenerateResponse(prompt_info=info))
+            await self._send(inference_pb2.GenerateResponse(prompt_info=info), delta)
             self._prompt_told.set()
         if not self._prompt_told.is_set():
             await self._prompt_told.wait()
 
-    async def _send(self, message: inference_pb2.GenerateResponse | bytes) -> None:
+    async def _send(self, response: inference_pb2.GenerateResponse, delta: Delta) -> None:
+        message = await _with_candidates(response, delta, self._shown, self._frontend)
         async with self._is_sending:
             await self._context.write(message)
 
 
-def _whole(answer: tuple[inference_pb2.GenerateResponse, Delta]) -> bytes:
-    response, delta = answer
-    return serialized(response, delta.tokens)
+async def _with_candidates(
+    response: inference_pb2.GenerateResponse, delta: Delta, shown: Shown, frontend: Frontend
+) -> inference_pb2.GenerateResponse | bytes:
+    """The response as it is to be sent. Candidates that are the whole vocabulary are written on another thread."""
+    scores = delta.scores if shown.is_prompt_whole and response.HasField("prompt_info") else None
+    tokens = delta.tokens if shown.is_whole and response.HasField("outputs") else ()
+    if scores is None and not tokens:
+        return response
+    return await frontend.run(lambda parts: serialized(*parts), (response, scores, tokens))
 
 
 async def _collect(sequence: AnswerSequence) -> Delta:

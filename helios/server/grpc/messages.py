@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from helios.scheduler.request import PromptScores, Token
-from helios.server.grpc.response_fields import Shown
+from helios.server.grpc.response_fields import Candidates, Shown
 from helios.server.grpc.schema import inference_pb2
 from helios.server.grpc.sequence import Delta, Ending, Finish
 
 _FinishInfo = inference_pb2.FinishInfo
-_Candidates = inference_pb2.CandidateTokenInfo
+_CandidateInfo = inference_pb2.CandidateTokenInfo
 
 
 def prompt_info(prompt_tokens: Sequence[int], scores: PromptScores | None, shown: Shown) -> inference_pb2.PromptInfo:
@@ -22,11 +22,12 @@ def prompt_info(prompt_tokens: Sequence[int], scores: PromptScores | None, shown
     info = inference_pb2.PromptInfo(num_prompt_tokens=len(prompt_tokens))
     if shown.prompt_token_ids:
         info.token_ids.extend(prompt_tokens)
-    if scores is not None:
+    if scores is not None and shown.prompt_candidates is not None:
         info.logprobs.extend((0.0, *_logprobs(scores.tokens)))
         info.ranks.extend((0, *_ranks(scores.tokens)))
-        if shown.n_prompt_candidates is not None:
-            info.candidate_tokens.extend((_Candidates(), *_candidates(scores.tokens, shown.n_prompt_candidates)))
+        candidates = _candidates(scores.tokens, shown.prompt_candidates)
+        if candidates is not None:
+            info.candidate_tokens.extend((_CandidateInfo(), *candidates))
     return info
 
 
@@ -38,13 +39,10 @@ def sequence_output(index: int, delta: Delta, shown: Shown) -> inference_pb2.Seq
         output.text = delta.text
     if shown.token_ids:
         output.token_ids.extend([token.token_id for token in tokens])
-    if shown.logprobs:
+    if shown.candidates is not None:
         output.logprobs.extend(_logprobs(tokens))
         output.ranks.extend(_ranks(tokens))
-        if shown.named_candidates is not None:
-            output.candidate_tokens.extend(_named_candidates(tokens))
-        elif shown.n_candidates is not None:
-            output.candidate_tokens.extend(_candidates(tokens, shown.n_candidates))
+        output.candidate_tokens.extend(_candidates(tokens, shown.candidates) or ())
     if delta.finish is not None:
         output.finish_info.CopyFrom(_finish_info(delta.finish))
     return output
@@ -75,28 +73,21 @@ def _ranks(tokens: Iterable[Token]) -> list[int]:
     return [token.rank or 0 for token in tokens]
 
 
-def _candidates(tokens: Iterable[Token], n_most: int) -> list[inference_pb2.CandidateTokenInfo]:
-    """The likeliest of each position, with their ranks."""
+def _candidates(tokens: Iterable[Token], selected: Candidates) -> list[inference_pb2.CandidateTokenInfo] | None:
+    """Those of each position, with their ranks; None for no lists, or none that are made here."""
+    if selected.named:
+        return [_info(token, [(one.rank, one.token_id, one.logprob) for one in token.named]) for token in tokens]
+    if selected.n_best is None:
+        return None
     return [
-        _Candidates(
-            tokens=[
-                _Candidates.TokenInfo(id=token_id, logprob=logprob, rank=rank)
-                for rank, (token_id, logprob) in enumerate(token.candidates[:n_most], start=1)
-                if token_id != token.token_id
-            ]
-        )
+        _info(token, [(rank, *one) for rank, one in enumerate(token.candidates[: selected.n_best], start=1)])
         for token in tokens
     ]
 
 
-def _named_candidates(tokens: Iterable[Token]) -> list[inference_pb2.CandidateTokenInfo]:
-    return [
-        _Candidates(
-            tokens=[
-                _Candidates.TokenInfo(id=one.token_id, logprob=one.logprob, rank=one.rank)
-                for one in token.named
-                if one.token_id != token.token_id
-            ]
-        )
-        for token in tokens
-    ]
+def _info(token: Token, ranked: Iterable[tuple[int, int, float]]) -> inference_pb2.CandidateTokenInfo:
+    """(rank, token id, log-probability) of all but the token itself."""
+    make = _CandidateInfo.TokenInfo
+    return _CandidateInfo(
+        tokens=[make(id=i, logprob=logprob, rank=rank) for rank, i, logprob in ranked if i != token.token_id]
+    )

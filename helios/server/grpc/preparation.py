@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING
 
 from helios.errors import ContextLengthError, InvalidValueError
 from helios.packing.values import MAX_EOS
-from helios.prompt.grammar.grammars import CompiledGrammar
 from helios.prompt.token_filter import TokenFilter
 from helios.scheduler.request import GenerationRequest, TokenConstraint
 from helios.server.frontend import Frontend
@@ -23,6 +22,9 @@ from helios.server.options import Limits, seed_bits
 
 if TYPE_CHECKING:
     from helios.engine import Engine
+    from helios.prompt.grammar.grammars import CompiledGrammar
+
+MAX_PROMPT_CANDIDATES = 1 << 18  # of one request, by rank or by id: an object each while they wait
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +58,7 @@ class Preparation:
             engine.sampling_defaults,
             scores_prompts=engine.scores_prompts,
             reports_distributions=engine.reports_distributions,
+            reports_prompt_distributions=engine.reports_prompt_distributions,
         )
 
     def prepare(self, asked: Asked) -> PreparedGeneration:
@@ -76,7 +79,7 @@ class Preparation:
             uses_cache=options.cache.uses_cache,
             retention=options.cache.retention(len(prompt_tokens)),
         )
-        self._check_reported(options, first.output_limit)
+        self._check_reported(options, len(prompt_tokens), first.output_limit)
         requests = tuple(self._sequence(options, first, rules, grammar, i) for i in range(options.n_sequences))
         return PreparedGeneration(options, rules, frozenset(eos_tokens), frozenset(stopping.token_ids), requests)
 
@@ -90,12 +93,15 @@ class Preparation:
     ) -> GenerationRequest:
         """One of the sequences: each can be had again alone, by its own seed. The prompt is scored once."""
         host_stops = [token_id for token_id in options.stopping.token_ids if token_id not in first.eos_tokens]
+        scored = options.shown.prompt_candidates if index == 0 else None
         return replace(
             first,
             sampling=replace(first.sampling, seed=seed_bits(first.sampling.seed + index)),
             host_stop=host_stop(self._tokenizer, rules, host_stops),
             constraint=self._constraint(options, grammar),
-            prompt_candidates=options.shown.n_scored_prompt if index == 0 else None,
+            prompt_candidates=None if scored is None else scored.n_best or 0,
+            named_prompt_candidates=() if scored is None else scored.named,
+            has_prompt_distributions=scored is not None and scored.is_whole,
         )
 
     def _prompt_tokens(self, options: GenerateOptions) -> tuple[int, ...]:
@@ -122,14 +128,20 @@ class Preparation:
             )
         return n_most
 
-    def _check_reported(self, options: GenerateOptions, n_most: int) -> None:
-        n_reported = options.n_sequences * n_most * self._limits.vocabulary
-        if options.shown.is_whole and n_reported > MAX_REPORTED:
-            raise InvalidValueError(
-                f"response.output_candidates.all asks for up to {n_reported:,} candidates, the limit is {MAX_REPORTED:,}",
-                hint=f"set stopping.max_new_tokens to {MAX_REPORTED // self._limits.vocabulary} at most",
-                param="response.output_candidates.all",
-            )
+    def _check_reported(self, options: GenerateOptions, n_prompt: int, n_most: int) -> None:
+        """The memory of an answer is bounded before anything runs."""
+        shown, vocabulary = options.shown, self._limits.vocabulary
+        if shown.is_whole:
+            param, n_fit = "response.output_candidates.all", MAX_REPORTED // vocabulary
+            hint = f"set stopping.max_new_tokens to {n_fit} at most"
+            _check_count(options.n_sequences * n_most * vocabulary, MAX_REPORTED, param, hint)
+        if shown.is_prompt_whole:
+            param, n_fit = "response.prompt_candidates.all", MAX_REPORTED // vocabulary + 1
+            _check_count((n_prompt - 1) * vocabulary, MAX_REPORTED, param, f"its prompt may have {n_fit} tokens")
+        elif shown.prompt_candidates is not None:
+            n_each = len(shown.prompt_candidates.named) or shown.prompt_candidates.n_best or 0
+            n_candidates = (n_prompt - 1) * n_each
+            _check_count(n_candidates, MAX_PROMPT_CANDIDATES, "response.prompt_candidates", "ask for fewer")
 
     def _constraint(self, options: GenerateOptions, grammar: CompiledGrammar | None) -> TokenConstraint | None:
         inner = None if grammar is None else grammar.start()
@@ -138,6 +150,13 @@ class Preparation:
             return inner
         endings = {*options.stopping.token_ids, *(() if options.stopping.ignores_eos else self._eos_tokens)}
         return TokenFilter(self._limits.vocabulary, options.allowed_tokens, endings, n_least, inner)
+
+
+def _check_count(n_candidates: int, n_most: int, param: str, hint: str) -> None:
+    if n_candidates > n_most:
+        raise InvalidValueError(
+            f"{param} asks for up to {n_candidates:,} candidates, the limit is {n_most:,}", hint=hint, param=param
+        )
 
 
 def _device_endings(eos_tokens: tuple[int, ...], stop_tokens: tuple[int, ...]) -> tuple[int, ...]:

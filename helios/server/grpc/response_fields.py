@@ -1,7 +1,7 @@
 """`response`: what the answer's messages hold (GRPC-3).
 
-It knows the fields and what a device can report: the likeliest tokens of a position, at most so many, and of the output's positions
-also tokens by id, or all of them. Of the prompt's positions these are refused.
+It knows the fields and what a model can report: at each position the likeliest tokens, at most so many, tokens by id, or all of
+them.
 """
 
 from __future__ import annotations
@@ -17,101 +17,81 @@ MAX_CANDIDATE_IDS = 128
 
 
 @dataclass(frozen=True, slots=True)
+class Candidates:
+    """Which tokens beside the one that is there: the `n_best` likeliest, the `named` ones, or all (`is_whole`). Without any of
+    these a message has no lists of candidates at all."""
+
+    n_best: int | None = None
+    named: tuple[int, ...] = ()
+    is_whole: bool = False
+
+    @property
+    def needs_distribution(self) -> bool:
+        return self.is_whole or bool(self.named)
+
+
+@dataclass(frozen=True, slots=True)
 class Shown:
-    """Of the prompt and of the output: the ids; log-probabilities and ranks; None for no candidates, else so many; of the
-    output, named ones or all of them."""
+    """Of the prompt and of the output: the ids; the candidates beside log-probabilities and ranks, None for none of these."""
 
     prompt_token_ids: bool
-    prompt_logprobs: bool
-    n_prompt_candidates: int | None
+    prompt_candidates: Candidates | None
     text: bool
     token_ids: bool
-    logprobs: bool
-    n_candidates: int | None
-    named_candidates: tuple[int, ...] | None
-    has_all_candidates: bool
+    candidates: Candidates | None
     skips_special: bool
 
     @property
-    def n_scored_prompt(self) -> int | None:
-        """Candidates to ask of the model for each prompt token, None for no scores."""
-        return (self.n_prompt_candidates or 0) if self.prompt_logprobs else None
-
-    @property
-    def n_scored(self) -> int | None:
-        """The same for each generated token."""
-        return (self.n_candidates or 0) if self.logprobs else None
-
-    @property
-    def named(self) -> tuple[int, ...]:
-        """Tokens whose log-probabilities to ask for at each generated one."""
-        return (self.named_candidates or ()) if self.logprobs else ()
+    def is_prompt_whole(self) -> bool:
+        """Whether to ask for the whole vocabulary at the prompt's tokens."""
+        return self.prompt_candidates is not None and self.prompt_candidates.is_whole
 
     @property
     def is_whole(self) -> bool:
-        """Whether to ask for those of all tokens."""
-        return self.logprobs and self.has_all_candidates
+        """The same at the generated ones."""
+        return self.candidates is not None and self.candidates.is_whole
 
 
 def read_shown(response: inference_pb2.ResponseOptions, limits: Limits) -> Shown:
-    """The options; what is left out of the two with a default of true is true."""
+    """The options; what is left out of the two with a default of true is true. Candidates are of no effect without
+    log-probabilities, and no less checked."""
     has = response.HasField
-    shown = Shown(
+    prompt_candidates = _read_candidates(response.prompt_candidates, "response.prompt_candidates", limits.vocabulary)
+    candidates = _read_candidates(response.output_candidates, "response.output_candidates", limits.vocabulary)
+    if response.prompt_logprobs:
+        if not limits.scores_prompts:
+            raise UnsupportedError("response.prompt_logprobs is not supported by this model", hint="leave it out")
+        _check_reported(prompt_candidates, "response.prompt_candidates", limits.reports_prompt_distributions)
+    if response.output_logprobs:
+        _check_reported(candidates, "response.output_candidates", limits.reports_distributions)
+    return Shown(
         prompt_token_ids=response.prompt_token_ids,
-        prompt_logprobs=response.prompt_logprobs,
-        n_prompt_candidates=_read_prompt_candidates(response.prompt_candidates, limits),
+        prompt_candidates=prompt_candidates if response.prompt_logprobs else None,
         text=response.output_text if has("output_text") else True,
         token_ids=response.output_token_ids,
-        logprobs=response.output_logprobs,
-        n_candidates=_read_top(response.output_candidates, "response.output_candidates"),
-        named_candidates=_read_named(response.output_candidates, limits.vocabulary),
-        has_all_candidates=response.output_candidates.all,
+        candidates=candidates if response.output_logprobs else None,
         skips_special=response.skip_special_tokens if has("skip_special_tokens") else True,
     )
-    if shown.prompt_logprobs and not limits.scores_prompts:
-        raise UnsupportedError("response.prompt_logprobs is not supported by this model", hint="leave it out")
-    if (shown.named or shown.is_whole) and not limits.reports_distributions:
-        selector = "all" if shown.is_whole else "token_ids"
+
+
+def _read_candidates(selector: inference_pb2.CandidateTokens, param: str, vocabulary: int) -> Candidates:
+    """A list without ids, and `all` that is false, select nothing."""
+    match selector.WhichOneof("select"):
+        case "top_n":
+            if selector.top_n > MAX_CANDIDATES:
+                param = f"{param}.top_n"
+                raise InvalidValueError(f"{param} is {selector.top_n:,}, the limit is {MAX_CANDIDATES}", param=param)
+            return Candidates(n_best=selector.top_n)
+        case "token_ids":
+            param = f"{param}.token_ids"
+            checked_count(selector.token_ids.ids, param, MAX_CANDIDATE_IDS, "ids")
+            return Candidates(named=checked_ids(selector.token_ids.ids, param, vocabulary))
+    return Candidates(is_whole=selector.all)
+
+
+def _check_reported(candidates: Candidates, param: str, reports_distributions: bool) -> None:
+    if candidates.needs_distribution and not reports_distributions:
         raise UnsupportedError(
-            f"response.output_candidates.{selector} is not supported by this model",
+            f"{param}.{'all' if candidates.is_whole else 'token_ids'} is not supported by this model",
             hint="use top_n, or prepare it anew",
         )
-    return shown
-
-
-def _read_prompt_candidates(selector: inference_pb2.CandidateTokens, limits: Limits) -> int | None:
-    """How many of the likeliest tokens; None for none but the token that is there."""
-    param = "response.prompt_candidates"
-    if selector.all:
-        return _whole_vocabulary(f"{param}.all", limits.vocabulary)
-    if selector.token_ids.ids:
-        raise InvalidValueError(
-            f"{param}.token_ids cannot select prompt candidates", hint="use top_n", param=f"{param}.token_ids"
-        )
-    return _read_top(selector, param)
-
-
-def _read_top(selector: inference_pb2.CandidateTokens, param: str) -> int | None:
-    """How many of the likeliest tokens, where that is what is selected."""
-    if selector.WhichOneof("select") != "top_n":
-        return None
-    if selector.top_n > MAX_CANDIDATES:
-        raise InvalidValueError(
-            f"{param}.top_n is {selector.top_n:,}, the limit is {MAX_CANDIDATES}", param=f"{param}.top_n"
-        )
-    return selector.top_n
-
-
-def _read_named(selector: inference_pb2.CandidateTokens, vocabulary: int) -> tuple[int, ...] | None:
-    """Tokens by id, where they are selected so; none of them is no selection."""
-    ids, param = selector.token_ids.ids, "response.output_candidates.token_ids"
-    checked_count(ids, param, MAX_CANDIDATE_IDS, "ids")
-    return checked_ids(ids, param, vocabulary) or None
-
-
-def _whole_vocabulary(param: str, vocabulary: int) -> int:
-    if vocabulary > MAX_CANDIDATES:
-        raise InvalidValueError(
-            f"{param} asks for {vocabulary:,} candidates, the limit is {MAX_CANDIDATES}", hint="use top_n", param=param
-        )
-    return vocabulary

@@ -25,6 +25,7 @@ def read_sampling(
 ) -> SamplingParameters:
     """What is `shown` of each token is what the sampler is to report."""
     sampling, decoding, defaults = request.sampling, request.decoding, limits.defaults
+    candidates = shown.candidates
     top_p = checked_number(sampling.top_p, "sampling.top_p", 0, 1)
     min_p = checked_number(sampling.min_p, "sampling.min_p", 0, 1)
     temperature = (
@@ -43,8 +44,8 @@ def read_sampling(
         presence_penalty=checked_number(decoding.presence_penalty, "decoding.presence_penalty", -2, 2),
         seed=seed_bits(sampling.seed if sampling.HasField("seed") else new_seed),
         logit_bias=tuple(_biases(decoding, limits.vocabulary)),
-        candidates=shown.n_scored,
-        named_candidates=shown.named,
+        candidates=None if candidates is None else candidates.n_best or 0,
+        named_candidates=() if candidates is None else candidates.named,
         has_distributions=shown.is_whole,
     )
 

@@ -1,4 +1,5 @@
-"""Candidates that are the whole vocabulary, as they go over the wire: some 13 bytes a token of it, for each token of an answer.
+"""Candidates that are the whole vocabulary, as they go over the wire: some 13 bytes a token of it, for each token of an answer
+or its prompt.
 
 It knows the fields' numbers and a distribution, no flow. It writes what the messages' own serialiser would, by columns and not by
 objects: an object a candidate would take hundreds of megabytes where these take tens.
@@ -6,14 +7,14 @@ objects: an object a candidate would take hundreds of megabytes where these take
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from helios.scheduler.distribution import Distribution
-from helios.scheduler.request import Token
+from helios.scheduler.request import PromptScores, Token
 from helios.server.grpc.schema import inference_pb2
 
 MAX_REPORTED = 4 << 20  # candidates of one request: 4 bytes each while they wait, 13 in the answer
@@ -22,20 +23,36 @@ N_MOST_CALLS = 2  # calls that may report so many at once; others wait for their
 _Part = tuple[NDArray[np.uint8], NDArray[np.bool_]]  # columns of bytes, and which of them there are in each row
 _ALWAYS = np.ones((1, 1), np.bool_)
 _VARINT_NBYTES = 4  # ids and ranks are below 2**28
+_PROMPT_INFO = bytes([inference_pb2.GenerateResponse.PROMPT_INFO_FIELD_NUMBER << 3 | 2])
+_PROMPT_CANDIDATES = bytes([inference_pb2.PromptInfo.CANDIDATE_TOKENS_FIELD_NUMBER << 3 | 2])
 _OUTPUTS = bytes([inference_pb2.GenerateResponse.OUTPUTS_FIELD_NUMBER << 3 | 2])
 _CANDIDATES = bytes([inference_pb2.SequenceOutput.CANDIDATE_TOKENS_FIELD_NUMBER << 3 | 2])
 _TOKEN, _ID, _LOGPROB, _RANK = 1 << 3 | 2, 1 << 3, 2 << 3 | 5, 3 << 3  # CandidateTokenInfo and its TokenInfo
 
 
-def serialized(response: inference_pb2.GenerateResponse, tokens: Iterable[Token]) -> bytes:
-    """The response with every candidate of each of its tokens."""
-    infos = [b"" if token.distribution is None else candidates(token.distribution, token.token_id) for token in tokens]
-    fields = [part for info in infos for part in (_CANDIDATES, _length(len(info)), info)]
-    outputs = b"".join((response.outputs.SerializeToString(), *fields))
-    rest = inference_pb2.GenerateResponse()
+def serialized(
+    response: inference_pb2.GenerateResponse, scores: PromptScores | None = None, tokens: Sequence[Token] = ()
+) -> bytes:
+    """The response with every candidate of each of `tokens`, and of each of the prompt's, whose first has none, by `scores`."""
+    parts: list[bytes] = []
     if response.HasField("prompt_info"):
-        rest.prompt_info.CopyFrom(response.prompt_info)
-    return b"".join((rest.SerializeToString(), _OUTPUTS, _length(len(outputs)), outputs))
+        infos = [] if scores is None else [b"", *map(_info, scores.tokens)]
+        parts += _with_candidates(_PROMPT_INFO, response.prompt_info, _PROMPT_CANDIDATES, infos)
+    if response.HasField("outputs"):
+        parts += _with_candidates(_OUTPUTS, response.outputs, _CANDIDATES, [_info(token) for token in tokens])
+    return b"".join(parts)
+
+
+def _with_candidates(field: bytes, message: Any, candidates_field: bytes, infos: Sequence[bytes]) -> list[bytes]:
+    """A field of a message, that message having a field of candidates for each of `infos`."""
+    parts = [message.SerializeToString()]
+    for info in infos:
+        parts += (candidates_field, _length(len(info)), info)
+    return [field, _length(sum(map(len, parts))), *parts]
+
+
+def _info(token: Token) -> bytes:
+    return b"" if token.distribution is None else candidates(token.distribution, token.token_id)
 
 
 def candidates(distribution: Distribution, chosen: int) -> bytes:

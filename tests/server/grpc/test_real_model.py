@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import math
 import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,6 +14,7 @@ import grpc
 import pytest
 
 from helios.engine import Engine
+from helios.server.grpc.schema import inference_pb2
 from helios.settings import Settings
 from tests.server.grpc.conftest import (
     Client,
@@ -212,3 +214,37 @@ def test_named_candidates_and_all_of_them_agree_with_the_likeliest(served: Runni
     )
     infos = [info for response in streamed for info in response.outputs.candidate_tokens]
     assert infos == list(whole.candidate_tokens)
+
+
+def test_candidates_of_the_prompt_agree_with_the_likeliest_and_with_a_softmax(
+    served: RunningGrpc, client: Client
+) -> None:
+    """GRPC-3, CACHE-3: by id and all of them, whatever the cache holds; every position's probabilities add up to one."""
+    assert served.engine.reports_prompt_distributions
+
+    def ask(selector: dict[str, Any], n_tokens: int | None = None, **fields: Any) -> inference_pb2.PromptInfo:
+        options = {"prompt_logprobs": True, "prompt_token_ids": True, "prompt_candidates": selector}
+        return client.generate(
+            prompt[:n_tokens], response=options, stopping={"max_new_tokens": 1}, **fields
+        ).prompt_info
+
+    prompt = served.engine.tokenizer.encode(PROMPT * 9, allow_special=False)
+    top = ask({"top_n": 20}, kv={"bypass_prefix_cache": True})
+    ids = [11, 40_000, prompt[5]]
+    named = ask({"token_ids": {"ids": ids}})
+    whole = ask({"all": True}, 6)
+    assert named == ask({"token_ids": {"ids": ids}})
+    assert list(named.logprobs) == list(top.logprobs)
+    assert list(whole.logprobs) == list(top.logprobs)[:6]
+    for position in range(1, 6):
+        own = (top.token_ids[position], top.logprobs[position], top.ranks[position])
+        every = {each.id: each for each in whole.candidate_tokens[position].tokens}
+        assert len(every) == served.engine.vocabulary - 1
+        total = math.fsum(math.exp(each.logprob) for each in every.values()) + math.exp(own[1])
+        assert total == pytest.approx(1, abs=1e-5)
+        assert [every[each.id] for each in top.candidate_tokens[position].tokens] == list(
+            top.candidate_tokens[position].tokens
+        )
+        assert list(named.candidate_tokens[position].tokens) == [
+            every[token_id] for token_id in sorted(set(ids) - {own[0]}, key=lambda i: every[i].rank)
+        ]

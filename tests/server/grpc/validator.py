@@ -63,9 +63,11 @@ def check_prompt(request: inference_pb2.GenerateRequest, info: inference_pb2.Pro
     assert len(info.token_ids) == (n_tokens if asked.prompt_token_ids else 0)
     n_scored = n_tokens if asked.prompt_logprobs else 0
     assert len(info.logprobs) == len(info.ranks) == n_scored
-    has_candidates = n_scored and asked.HasField("prompt_candidates") and asked.prompt_candidates.WhichOneof("select")
-    assert len(info.candidate_tokens) == (n_scored if has_candidates else 0)
+    own = list(info.token_ids) or [None] * n_scored
+    check_candidates(asked.prompt_candidates, info.candidate_tokens[1:], own[1:])
+    assert len(info.candidate_tokens) == (n_scored if is_selecting(asked.prompt_candidates) else 0)
     if n_scored:
+        assert not any(infos.tokens for infos in info.candidate_tokens[:1])
         assert info.logprobs[0] == 0.0
         assert info.ranks[0] == 0
         assert all(rank >= 1 for rank in info.ranks[1:])
@@ -78,23 +80,35 @@ def check_output(request: inference_pb2.GenerateRequest, output: inference_pb2.S
     assert shows_text or not output.text
     assert len(output.token_ids) == (n_tokens if asked.output_token_ids else 0)
     assert len(output.logprobs) == len(output.ranks) == (n_tokens if asked.output_logprobs else 0)
-    selector = asked.output_candidates
-    selected = set(selector.token_ids.ids)
-    is_selected = asked.output_logprobs and bool(selector.WhichOneof("select") == "top_n" or selector.all or selected)
+    is_selected = asked.output_logprobs and is_selecting(asked.output_candidates)
     assert len(output.candidate_tokens) == (n_tokens if is_selected else 0)
-    for position, infos in enumerate(output.candidate_tokens):
+    check_candidates(asked.output_candidates, output.candidate_tokens, list(output.token_ids) or [None] * n_tokens)
+    assert not output.sampling_mask
+
+
+def is_selecting(selector: inference_pb2.CandidateTokens) -> bool:
+    return bool(selector.WhichOneof("select") == "top_n" or selector.all or selector.token_ids.ids)
+
+
+def check_candidates(
+    selector: inference_pb2.CandidateTokens,
+    positions: Sequence[inference_pb2.CandidateTokenInfo],
+    own: Sequence[int | None],
+) -> None:
+    """`own`: the token at each position, where it is known."""
+    selected = set(selector.token_ids.ids)
+    for infos, token_id in zip(positions, own, strict=False):
         ranks = [info.rank for info in infos.tokens]
         assert ranks == sorted(set(ranks)), "the likeliest first"
         assert all(rank >= 1 for rank in ranks)
+        ids = {info.id for info in infos.tokens}
+        assert token_id not in ids
         if selected:
-            own = {output.token_ids[position]} if asked.output_token_ids else set()
-            assert {info.id for info in infos.tokens} >= selected - own, "every token that was named, once"
-            assert {info.id for info in infos.tokens} <= selected
+            missing = selected - ids
+            assert ids <= selected
+            assert len(missing) <= 1 if token_id is None else missing <= {token_id}, "every token that was named, once"
         elif not selector.all:
             assert all(rank <= selector.top_n for rank in ranks)
-        if asked.output_token_ids:
-            assert output.token_ids[position] not in [info.id for info in infos.tokens]
-    assert not output.sampling_mask
 
 
 def check_finish(request: inference_pb2.GenerateRequest, output: inference_pb2.SequenceOutput, n_tokens: int) -> None:
