@@ -131,8 +131,10 @@ def node_order(subject: Subject) -> Violations:
 def relocations(subject: Subject) -> Violations:
     limits = _limits(subject)
     for program, index, node in nodes(subject):
+        offsets = []
         for relocation in node.kernel.relocations:
             where = relocation.buffer
+            offsets.append(relocation.argument_offset)
             if where >= len(limits):
                 yield f"graph {program.name!r}, node {index} names buffer {where}, the manifest has {len(limits)}"
             elif relocation.offset >= limits[where]:
@@ -140,7 +142,7 @@ def relocations(subject: Subject) -> Violations:
                     f"graph {program.name!r}, node {index} points to byte {relocation.offset:,} of buffer {where}, "
                     f"which has {limits[where]:,}"
                 )
-        for offset in repeated(relocation.argument_offset for relocation in node.kernel.relocations):
+        for offset in repeated(offsets):
             yield f"graph {program.name!r}, node {index}, field 'argument_offset' is {offset} twice"
 
 

@@ -70,10 +70,16 @@ def rule(id: str, reason: str) -> Callable[[Callable[[Subject], Violations]], Ru
     return lambda check: Rule(id, reason, check)
 
 
-def repeated(values: Iterable[Value]) -> Iterator[Value]:
-    """Every value that has been seen before."""
-    seen: set[Value] = set()
-    for value in values:
-        if value in seen:
-            yield value
-        seen.add(value)
+def repeated(values: Iterable[Value]) -> list[Value]:
+    """Every value that has been seen before. There are thousands of lists and hardly ever one, so that is asked natively."""
+    listed = list(values)
+    first = set(listed)
+    if len(first) == len(listed):
+        return []
+    again = []
+    for value in listed:
+        if value in first:
+            first.remove(value)
+        else:
+            again.append(value)
+    return again

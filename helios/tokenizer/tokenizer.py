@@ -13,6 +13,7 @@ from collections.abc import Collection, Iterable, Sequence
 from itertools import accumulate, groupby, pairwise
 from typing import Any, Self
 
+import numpy as np
 import tokenizers
 
 from helios.errors import CoreError, InvalidValueError
@@ -183,17 +184,38 @@ def _byte_table(library: tokenizers.Tokenizer) -> tuple[bytes, ...]:
         to_bytes = _from_sentencepiece
     else:
         raise CoreError(f"the tokenizer has the decoder {sorted(kinds)}, this build reads ByteLevel and ByteFallback")
-    vocabulary: dict[str, int] = library.get_vocab(with_added_tokens=True)
-    largest = max(vocabulary.values(), default=-1)
-    if not 0 <= largest < _MAX_VOCABULARY:
-        raise CoreError(f"the tokenizer's largest token id is {largest:,}, it must be 0 to {_MAX_VOCABULARY - 1:,}")
-    table = [b""] * (largest + 1)
-    for token_id, token in library.get_added_tokens_decoder().items():
+    spellings = _spellings(library)
+    added = library.get_added_tokens_decoder()
+    largest = max([len(spellings) - 1, *added])
+    _check_largest(largest)
+    spellings += [""] * (largest + 1 - len(spellings))
+    for token_id in added:
+        spellings[token_id] = ""
+    table = to_bytes(spellings)
+    for token_id, token in added.items():
         table[token_id] = token.content.encode("utf-8")
-        del vocabulary[token.content]
-    for token_id, piece in zip(vocabulary.values(), to_bytes(list(vocabulary)), strict=True):
-        table[token_id] = piece
     return tuple(table)
+
+
+def _spellings(library: tokenizers.Tokenizer) -> list[str]:
+    """How the model spells each id, "" for an id that it does not have. Usually it has all from 0 on; asking for each then takes
+    half the time of asking for the vocabulary."""
+    model = library.model
+    found = list(map(model.id_to_token, range(library.get_vocab_size(with_added_tokens=False))))
+    if None not in found:
+        return found
+    vocabulary: dict[str, int] = library.get_vocab(with_added_tokens=False)
+    largest = max(vocabulary.values())
+    _check_largest(largest)
+    spellings = [""] * (largest + 1)
+    for text, token_id in vocabulary.items():
+        spellings[token_id] = text
+    return spellings
+
+
+def _check_largest(token_id: int) -> None:
+    if not 0 <= token_id < _MAX_VOCABULARY:
+        raise CoreError(f"the tokenizer's largest token id is {token_id:,}, it must be 0 to {_MAX_VOCABULARY - 1:,}")
 
 
 def _byte_alphabet() -> dict[int, int]:
@@ -204,22 +226,25 @@ def _byte_alphabet() -> dict[int, int]:
 
 
 _ALPHABET = _byte_alphabet()
-_ALPHABET_CHARACTERS = frozenset(map(chr, _ALPHABET))
+_NO_BYTE = 256
+_BYTE_OF = np.full(max(_ALPHABET) + 2, _NO_BYTE, np.uint16)  # by code point, the last for all those behind the alphabet
+_BYTE_OF[list(_ALPHABET)] = list(_ALPHABET.values())
 
 
 def _from_byte_level(texts: Sequence[str]) -> list[bytes]:
     """All at once, a byte for each character; one by one if a token has characters outside the alphabet."""
-    joined = "".join(texts)
-    if not _ALPHABET_CHARACTERS.issuperset(joined):
+    data = _bytes_of("".join(texts))
+    if data is None:
         # Such a token is kept as text, as the library does.
-        return [
-            text.translate(_ALPHABET).encode("latin-1")
-            if _ALPHABET_CHARACTERS.issuperset(text)
-            else text.encode("utf-8")
-            for text in texts
-        ]
-    data = joined.translate(_ALPHABET).encode("latin-1")
+        return [text.encode("utf-8") if (alone := _bytes_of(text)) is None else alone for text in texts]
     return [data[start:end] for start, end in pairwise(accumulate(map(len, texts), initial=0))]
+
+
+def _bytes_of(text: str) -> bytes | None:
+    """A byte for each character, None if one is outside the alphabet."""
+    characters = np.frombuffer(text.encode("utf-32-le", "surrogatepass"), "<u4")
+    found = _BYTE_OF[np.minimum(characters, len(_BYTE_OF) - 1)]
+    return None if (found == _NO_BYTE).any() else found.astype(np.uint8).tobytes()
 
 
 def _from_sentencepiece(texts: Sequence[str]) -> list[bytes]:
