@@ -74,12 +74,12 @@ def expand(
     lanes: list[Lane],
     table: np.ndarray,
     *,
+    capacity: int = 6,
     rows_capacity: int = 16,
     n_positions: int = 100,
     n_lanes: int | None = None,
 ) -> dict[str, np.ndarray]:
     """Run row_table; the arrays it wrote, cut to the live counts. Asserts that nothing beyond them was touched."""
-    capacity = 6
     columns = lane_columns(lanes, capacity)
     if n_lanes is not None:
         columns["n_lanes"] = int32(n_lanes)
@@ -173,6 +173,54 @@ def test_stale_finished_and_impossible_lanes_make_no_rows(library: Library, dead
 
 
 @on_every_target
+def test_hundreds_of_lanes_are_placed_one_after_the_other(library: Library) -> None:
+    """More than a block has threads, and more prompt tokens than are staged."""
+    rng = np.random.default_rng(4)
+    table = requests(slot_0=(7, 30), slot_1=(9, 3), slot_2=(VOCABULARY, 5), slot_3=(8, 2))
+    rows_capacity, lanes = 1000, []
+    for _ in range(300):
+        tokens = rng.integers(0, VOCABULARY, int(rng.integers(1, 50))).tolist()
+        if rng.random() < 0.2:
+            tokens[-1] = VOCABULARY
+        is_prompt = rng.random() < 0.15
+        lanes.append(
+            Lane(
+                int(rng.integers(0, N_SLOTS)),
+                generation=int(rng.random() > 0.1),
+                source=PROMPT if is_prompt else PENDING,
+                tokens=tokens if is_prompt else [],
+                position=int(rng.integers(0, 50)),
+                sample=int(rng.integers(0, 2)),
+            )
+        )
+    expected: dict[str, list[int]] = {name: [] for name in ("row_token", "row_position", "row_slot", "sample_lane")}
+    first_rows, n_staged = [], 0
+    for i, lane in enumerate(lanes):
+        request = table[lane.slot]
+        is_prompt = lane.source == PROMPT
+        tokens, position = (
+            (lane.tokens, lane.position) if is_prompt else ([request["pending_token"]], request["consumed"])
+        )
+        n_staged += len(lane.tokens)
+        n_rows = len(expected["row_token"])
+        is_staged = not is_prompt or n_staged <= rows_capacity
+        is_live = lane.generation == 1 and max(tokens) < VOCABULARY and is_staged
+        is_live = is_live and n_rows + len(tokens) <= rows_capacity
+        first_rows.append(n_rows if is_live else -1)
+        if not is_live:
+            continue
+        expected["row_token"] += tokens
+        expected["row_position"] += range(position, position + len(tokens))
+        expected["row_slot"] += [lane.slot] * len(tokens)
+        if lane.sample:
+            expected["sample_lane"].append(i)
+    found = expand(library, lanes, table, capacity=310, rows_capacity=rows_capacity)
+    assert found["lane_first_row"] == first_rows
+    assert {name: found[name] for name in expected} == expected
+    assert -1 in first_rows[200:] != [-1] * 100
+
+
+@on_every_target
 @pytest.mark.parametrize("n_lanes", [-1, 0, -(2**31), 2**31 - 1])
 def test_the_lane_count_is_clamped(library: Library, n_lanes: int) -> None:
     lanes = [Lane(i % N_SLOTS) for i in range(6)]
@@ -197,6 +245,32 @@ def test_page_table_entries_outside_the_table_are_skipped(library: Library) -> N
             updates=updates, n_updates=int32(n), page_table=table, updates_capacity=8, n_slots=3, pages_per_slot=5
         )
         assert n_tasks == expected or not library.counts_tasks
+
+
+@on_every_target
+@pytest.mark.parametrize("vocabulary", [9001, 20000])
+def test_a_long_histogram_is_copied_whole(library: Library, vocabulary: int) -> None:
+    staged = np.array([sampling_row(flags=PENALTIES), sampling_row(), sampling_row(flags=PENALTIES)], SAMPLING)
+    words = np.random.default_rng(3).integers(0, 2**32, (3, vocabulary), np.uint32)
+    histogram = np.full((3, vocabulary), 7, np.uint32)
+    library["slot_init.1"].launch(
+        n_lanes=int32(3),
+        lane_slot=int32(2, 1, 0),
+        lane_generation=np.ones(3, np.uint32),
+        lane_position=int32(0, 0, 0),
+        staged_sampling=staged,
+        staged_bias=np.zeros((3, MAX_BIAS), BIAS),
+        staged_histogram=words,
+        requests=np.zeros(3, REQUEST),
+        sampling=np.zeros(3, SAMPLING),
+        bias=np.zeros((3, MAX_BIAS), BIAS),
+        histogram=histogram,
+        lanes_capacity=3,
+        n_slots=3,
+        vocabulary=vocabulary,
+        order="shuffled",
+    )
+    np.testing.assert_array_equal(histogram, [words[2], np.full(vocabulary, 7), words[0]])
 
 
 @on_every_target

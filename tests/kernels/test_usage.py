@@ -67,7 +67,7 @@ def n_threads_of(identifier: str) -> int:
     return table.geometry(name, bytes(load("simt")[name].pack(**scalars))).n_threads
 
 
-@pytest.mark.parametrize("source", ["elementwise", "embed", "norm", "page_copy", "rope"])
+@pytest.mark.parametrize("source", ["elementwise", "embed", "norm", "page_copy", "rope", "state"])
 def test_kernels_take_what_the_head_comment_of_their_file_says(source: str) -> None:
     """CARD-3: the most of any kernel of the file on any architecture, and the fewest blocks."""
     reports = [each for each in usage_reports(Project.load(ROOT)) if each.name.startswith(f"{source}-")]

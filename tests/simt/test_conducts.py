@@ -57,6 +57,7 @@ CHECKS: list[Check] = [
     partial(test_page_copy.test_a_saved_page_is_the_page_and_nothing_else_changes, order="serial"),
     partial(test_page_copy.test_a_restored_page_is_the_row_and_nothing_else_changes, order="serial"),
     test_state.test_prompt_and_pending_lanes_expand_to_rows_in_lane_order,
+    test_state.test_hundreds_of_lanes_are_placed_one_after_the_other,
     test_state.test_page_table_entries_outside_the_table_are_skipped,
     test_state.test_slot_init_sets_up_rows_and_only_those,
     test_state.test_commit_advances_lanes_and_reports_them,
