@@ -189,7 +189,9 @@ class Engine:
                     f"device {device.name} runs programs for {device.target!r}, this core was prepared for {contract.target!r}",
                     hint="prepare the model with --device, or serve it on another device",
                 )
-            capacities = choose_capacities(contract, limits, settings, device.memory_free_bytes())
+            capacities = choose_capacities(
+                contract, limits, settings, device.memory_free_bytes(), is_host=device.is_host
+            )
             shape = capacities.shape
             loaded = ModelRuntime.load(
                 core,

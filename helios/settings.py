@@ -182,7 +182,11 @@ class Settings:
     )
     max_active: int | None = _setting(None, "requests generated at once (the core's)", int, low=1, high=4096)
     cache_gb: float | None = _setting(
-        None, "GiB of KV cache (half of what is free, at most two contexts a slot)", float, low=0.001, high=1 << 20
+        None,
+        "GiB of KV cache (half of what is free, 95 % on a GPU, at most two contexts a slot)",
+        float,
+        low=0.001,
+        high=1 << 20,
     )
     offload_gb: float = _setting(
         0.0,

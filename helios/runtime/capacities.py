@@ -15,8 +15,10 @@ from helios.errors import OutOfMemoryError, SettingError
 from helios.scheduler.scheduler import SchedulerLimits
 from helios.settings import Settings
 
-# Without --cache-gb the cache takes at most this share of the memory that is free beside weights and state: others live here too.
-CACHE_MEMORY_SHARE = 0.5
+# Without --cache-gb the cache takes at most this share of the memory that is free beside weights and state: of the host's, where
+# others live too, and of a GPU's own, of which the device has kept back what it needs itself.
+HOST_MEMORY_SHARE = 0.5
+GPU_MEMORY_SHARE = 0.95
 # ... and at most the whole contexts of all slots, with as much again for prefixes whose requests have gone.
 CONTEXTS_PER_SLOT = 2
 # Of the host memory for offload, this share is for rows, as many of them as snapshots at one in seven pages (112 tokens) ask for.
@@ -88,18 +90,20 @@ def choose_limits(contract: PreparedContract, settings: Settings) -> SchedulerLi
 
 
 def choose_capacities(
-    contract: PreparedContract, limits: SchedulerLimits, settings: Settings, free_nbytes: int
+    contract: PreparedContract, limits: SchedulerLimits, settings: Settings, free_nbytes: int, *, is_host: bool
 ) -> Capacities:
-    """Cache sizes on a device with `free_nbytes` to give. Raises SettingError or OutOfMemoryError when one context does not fit."""
+    """Cache sizes on a device with `free_nbytes` to give, which are of the host's memory when `is_host`. Raises SettingError or
+    OutOfMemoryError when one context does not fit."""
+    share = HOST_MEMORY_SHARE if is_host else GPU_MEMORY_SHARE
     page_nbytes = contract.page_nbytes
     left_nbytes = free_nbytes - sum(buffer.nbytes for buffer in contract.buffers)
     n_least = -(-limits.context_tokens // limits.page_tokens)
     if settings.cache_gb is not None:
         n_pages = _asked_pages(settings.cache_gb, page_nbytes, left_nbytes, n_least, limits)
     else:
-        n_pages = int(left_nbytes * CACHE_MEMORY_SHARE) // page_nbytes
+        n_pages = int(left_nbytes * share) // page_nbytes
         if n_pages < n_least:
-            need_nbytes = free_nbytes - left_nbytes + int(n_least * page_nbytes / CACHE_MEMORY_SHARE)
+            need_nbytes = free_nbytes - left_nbytes + int(n_least * page_nbytes / share)
             raise OutOfMemoryError(
                 f"{contract.served_id} with a context of {limits.context_tokens:,} tokens needs "
                 f"{need_nbytes / _GIB:.2f} GiB of free memory, {free_nbytes / _GIB:.2f} GiB are free",

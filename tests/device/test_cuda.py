@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import os
 from collections.abc import Callable
@@ -11,11 +12,16 @@ import pytest
 from gguf import GGMLQuantizationType as Q
 
 from helios.contract.schema import execution_pb2 as schema
+from helios.corefile.reader import open_core
 from helios.device import cuda, libraries
 from helios.device.cudart import STICKY_ERRORS, Cudart
 from helios.device.device import CUDA_RESERVE_BYTES, Device, why_no_cuda
 from helios.device.program import BoundBuffer, instantiate
+from helios.engine import Bootstrap, Engine
 from helios.errors import DeviceError, OutOfMemoryError
+from helios.runtime.capacities import GPU_MEMORY_SHARE, choose_capacities, choose_limits
+from helios.runtime.selection import select_programs
+from helios.settings import Settings
 from tests.device.compiling import NATIVE, compile_cpp, need_cuda_library
 from tests.device.launching import kernel_node, program
 from tests.end_to_end.devices import NAMESPACE, prepared
@@ -23,6 +29,7 @@ from tests.ignition.tiny_model import TinyModel
 from tests.server.served_model import served_model
 
 Script = Callable[..., None]
+FREE_NBYTES = 8 << 30
 
 
 @pytest.fixture(scope="module")
@@ -57,10 +64,12 @@ def script(gpu_path: Path, monkeypatch: pytest.MonkeyPatch) -> Script:
         n_devices: int = 2,
         count_code: int = 0,
         capability: int = 9,
+        free_nbytes: int = FREE_NBYTES,
         failing: str = "",
         code: int = 0,
     ) -> None:
-        library.gpu_script(driver, n_devices, count_code, capability, failing.encode(), code)
+        free = ctypes.c_size_t(free_nbytes)
+        library.gpu_script(driver, n_devices, count_code, capability, free, failing.encode(), code)
 
     set_script()
     return set_script
@@ -170,7 +179,7 @@ def test_memory_is_zeroed_and_a_reserve_is_kept(script: Script) -> None:
     with Device.open("cuda") as device:
         assert not device.download(device.allocate(1000).address, 1000).any()
         assert not device.pinned(1000).view.any()
-        assert device.memory_free_bytes() == (8 << 30) - CUDA_RESERVE_BYTES
+        assert device.memory_free_bytes() == FREE_NBYTES - CUDA_RESERVE_BYTES
         with pytest.raises(OutOfMemoryError):
             device.allocate(1 << 60)
 
@@ -236,6 +245,24 @@ def test_a_core_that_was_prepared_where_no_gpu_is_is_served_on_one(
             error = server.post("/v1/completions", asked, status=500)["error"]
             assert error["code"] == "device_error"
     script()
+
+
+def test_the_cache_takes_the_memory_of_a_gpu_that_is_free_beside_the_model(script: Script, tmp_path: Path) -> None:
+    """RT-7: of the host's memory it would take half, and one context would not fit. The GPU that is used says what is free."""
+    core_path = prepared(tmp_path, TinyModel(type=Q.Q4_0), "cuda")
+    settings = Settings(device="cuda", max_active=1, accept=NAMESPACE)
+    with open_core(core_path) as core:
+        whole = Bootstrap.load(core, NAMESPACE).contract
+    limits = choose_limits(whole, settings)
+    contract = select_programs(whole, limits)
+    n_least = limits.context_tokens // limits.page_tokens
+    left_nbytes = int(1.5 * n_least * contract.page_nbytes)
+    free_nbytes = left_nbytes + sum(buffer.nbytes for buffer in contract.buffers)
+    script(free_nbytes=free_nbytes + CUDA_RESERVE_BYTES)
+    with contextlib.closing(Engine.start(core_path, settings)) as engine:
+        assert engine.capacities.shape.n_pages == int(left_nbytes * GPU_MEMORY_SHARE) // contract.page_nbytes
+    with pytest.raises(OutOfMemoryError):
+        choose_capacities(contract, limits, settings, free_nbytes, is_host=True)
 
 
 def test_a_core_for_a_gpu_is_the_same_whichever_library_it_was_prepared_with(tmp_path: Path) -> None:

@@ -8,7 +8,13 @@ from hypothesis import strategies as st
 
 from helios.contract.prepared import PreparedContract
 from helios.errors import OutOfMemoryError, SettingError
-from helios.runtime.capacities import CACHE_MEMORY_SHARE, Capacities, choose_capacities, choose_limits
+from helios.runtime.capacities import (
+    GPU_MEMORY_SHARE,
+    HOST_MEMORY_SHARE,
+    Capacities,
+    choose_capacities,
+    choose_limits,
+)
 from helios.settings import Settings
 from tests.contract.sample import PAGE_TOKENS, PAGES_PER_SLOT, SLOTS, sample_contract, sample_manifest
 
@@ -29,9 +35,9 @@ def fixed_nbytes() -> int:
     return sum(buffer.nbytes for buffer in contract().buffers)
 
 
-def choose(free_nbytes: int, **settings: object) -> Capacities:
+def choose(free_nbytes: int, *, is_host: bool = True, **settings: object) -> Capacities:
     chosen = Settings(**settings)  # type: ignore[arg-type]
-    return choose_capacities(contract(), choose_limits(contract(), chosen), chosen, free_nbytes)
+    return choose_capacities(contract(), choose_limits(contract(), chosen), chosen, free_nbytes, is_host=is_host)
 
 
 def test_the_cores_own_numbers_are_the_default() -> None:
@@ -69,20 +75,28 @@ def test_with_much_memory_the_cache_holds_two_contexts_a_slot() -> None:
 
 
 def test_with_little_memory_the_cache_takes_its_share_of_what_the_model_leaves() -> None:
-    assert choose(fixed_nbytes() + 40 * PAGE_NBYTES).shape.n_pages == 40 * CACHE_MEMORY_SHARE
+    for is_host, share in ((True, HOST_MEMORY_SHARE), (False, GPU_MEMORY_SHARE)):
+        assert choose(fixed_nbytes() + 40 * PAGE_NBYTES, is_host=is_host).shape.n_pages == 40 * share
 
 
-@given(st.integers(0, 200 * PAGE_NBYTES), st.integers(1, SLOTS), st.integers(16, PAGES_PER_SLOT * PAGE_TOKENS))
-def test_one_whole_context_fits_or_the_start_ends(free_nbytes: int, max_active: int, context: int) -> None:
+@given(
+    st.integers(0, 200 * PAGE_NBYTES),
+    st.booleans(),
+    st.integers(1, SLOTS),
+    st.integers(16, PAGES_PER_SLOT * PAGE_TOKENS),
+)
+def test_one_whole_context_fits_or_the_start_ends(
+    free_nbytes: int, is_host: bool, max_active: int, context: int
+) -> None:
     """RT-7."""
     n_least = -(-context // PAGE_TOKENS)
-    budget_nbytes = (free_nbytes - fixed_nbytes()) * CACHE_MEMORY_SHARE
+    budget_nbytes = (free_nbytes - fixed_nbytes()) * (HOST_MEMORY_SHARE if is_host else GPU_MEMORY_SHARE)
     if budget_nbytes >= n_least * PAGE_NBYTES:
-        shape = choose(free_nbytes, max_active=max_active, context=context).shape
+        shape = choose(free_nbytes, is_host=is_host, max_active=max_active, context=context).shape
         assert n_least <= shape.n_pages <= budget_nbytes / PAGE_NBYTES
         return
     with pytest.raises(OutOfMemoryError) as caught:
-        choose(free_nbytes, max_active=max_active, context=context)
+        choose(free_nbytes, is_host=is_host, max_active=max_active, context=context)
     assert f"a context of {context:,} tokens needs" in str(caught.value)
     assert f"{free_nbytes / GIB:.2f} GiB are free" in str(caught.value)
 

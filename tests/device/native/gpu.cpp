@@ -45,9 +45,10 @@ const HeliosKernelLibrary* emulated() {
   }
 
 // What is asked of the stand-in; counts start again.
-HELIOS_API void gpu_script(int driver_version, int n_devices, int count_code, int capability, const char* function, int code) {
+HELIOS_API void gpu_script(int driver_version, int n_devices, int count_code, int capability, size_t free_nbytes,
+                           const char* function, int code) {
   failing = function;
-  script = Script{driver_version, n_devices, count_code, capability, size_t(8) << 30, "", code};
+  script = Script{driver_version, n_devices, count_code, capability, free_nbytes, "", code};
 }
 HELIOS_API int gpu_early_edges(void) { return script.n_early_edges; }
 HELIOS_API int gpu_images(void) { return script.n_images; }
