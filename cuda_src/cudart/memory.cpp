@@ -1,8 +1,9 @@
 // Device and pinned memory: both are ordinary zeroed memory here, kept apart only by the book that says which is which.
 // It knows no contents. An allocation is refused, rather than granted and killed for later, when the machine and the
-// control group have no room for it; freeing waits until no stream can still use the memory. All but the smallest lie on
-// huge pages, those below one huge page side by side in slabs: a decode step reads every weight once, and translating the
-// addresses of 4 KiB pages cost it a tenth of its time.
+// control group have no room for it; freeing waits until no stream can still use the memory. Device memory lies on huge pages,
+// allocations below the size of one side by side in slabs and the smallest in the C heap: a decode step reads every weight
+// once, and translating the addresses of 4 KiB pages cost it a tenth of its time. Pinned memory, and what its owner says is
+// sparse, is touched here and there, where a huge page would be resident for a few bytes.
 #include "memory.h"
 
 #include <stdlib.h>
@@ -81,14 +82,14 @@ void* obtain_small(size_t nbytes, Allocation* allocation) {
 }
 
 // Lazily zero, aligned to huge pages: the mapping is one huge page longer than asked so that an aligned start exists.
-char* map_huge_pages(size_t nbytes, Mapping* mapping) {
+char* map_aligned(size_t nbytes, int page_advice, Mapping* mapping) {
   if (nbytes > SIZE_MAX / 2 || nbytes > room_left(book().mapped_nbytes).available_nbytes) return nullptr;
   const size_t mapping_nbytes = nbytes + huge_page_nbytes;
   void* base =
       mmap(nullptr, mapping_nbytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (base == MAP_FAILED) return nullptr;
   const uintptr_t start = (reinterpret_cast<uintptr_t>(base) + huge_page_nbytes - 1) & ~(huge_page_nbytes - 1);
-  madvise(reinterpret_cast<void*>(start), nbytes, MADV_HUGEPAGE);
+  madvise(reinterpret_cast<void*>(start), nbytes, page_advice);
   book().mapped_nbytes += nbytes;
   *mapping = {base, mapping_nbytes};
   return reinterpret_cast<char*>(start);
@@ -101,7 +102,8 @@ void unmap(const Mapping& mapping) {
 
 void* obtain_large(size_t nbytes, Allocation* allocation) {
   allocation->nbytes = nbytes;
-  return map_huge_pages(nbytes, &allocation->mapping);
+  const int page_advice = allocation->kind == MemoryKind::pinned ? MADV_NOHUGEPAGE : MADV_HUGEPAGE;
+  return map_aligned(nbytes, page_advice, &allocation->mapping);
 }
 
 void* obtain_from_slab(size_t nbytes, Allocation* allocation) {
@@ -110,7 +112,7 @@ void* obtain_from_slab(size_t nbytes, Allocation* allocation) {
   const size_t part_nbytes = ((nbytes + small_alignment - 1) & ~(small_alignment - 1)) + small_alignment;
   if (slabs.empty() || part_nbytes > slab_nbytes - slabs.back().used_nbytes) {
     Slab slab;
-    slab.start = map_huge_pages(slab_nbytes, &slab.mapping);
+    slab.start = map_aligned(slab_nbytes, MADV_HUGEPAGE, &slab.mapping);
     if (!slab.start) return obtain_small(nbytes, allocation);  // there may be room for this much
     slabs.push_back(slab);
   }
@@ -126,7 +128,8 @@ void* obtain_from_slab(size_t nbytes, Allocation* allocation) {
 
 void* obtain(size_t nbytes, Allocation* allocation) {
   if (nbytes < least_slab_part_nbytes) return obtain_small(nbytes, allocation);
-  return nbytes < huge_page_nbytes ? obtain_from_slab(nbytes, allocation) : obtain_large(nbytes, allocation);
+  const bool is_in_slab = nbytes < huge_page_nbytes && allocation->kind == MemoryKind::device;
+  return is_in_slab ? obtain_from_slab(nbytes, allocation) : obtain_large(nbytes, allocation);
 }
 
 void give_back(void* address, const Allocation& allocation) {
@@ -210,6 +213,14 @@ cudaError_t heliosHostTrimMemory() {
 #if defined(__GLIBC__)
   malloc_trim(0);
 #endif
+  return report(cudaSuccess);
+}
+
+cudaError_t heliosHostSetSparse(void* address, size_t nbytes) {
+  std::lock_guard<std::mutex> lock(book().mutex);
+  const Allocation* allocation = find_allocation(address, nbytes);
+  if (!allocation) return report(cudaErrorInvalidValue);
+  if (allocation->mapping.base) madvise(address, allocation->nbytes, MADV_NOHUGEPAGE);
   return report(cudaSuccess);
 }
 

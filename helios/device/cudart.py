@@ -145,7 +145,11 @@ NAMES_OF_12 = {"cudaGraphAddNode": "cudaGraphAddNode_v2"}
 # Functions that return text: const char*(cudaError_t).
 TEXT_FUNCTIONS = ("cudaGetErrorName", "cudaGetErrorString")
 # Functions that only the host library has.
-HOST_FUNCTIONS: dict[str, tuple[Any, ...]] = {"heliosHostSetThreads": (c_int,), "heliosHostTrimMemory": ()}
+HOST_FUNCTIONS: dict[str, tuple[Any, ...]] = {
+    "heliosHostSetThreads": (c_int,),
+    "heliosHostSetSparse": (c_void_p, c_size_t),
+    "heliosHostTrimMemory": (),
+}
 
 
 class Cudart:

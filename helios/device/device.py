@@ -109,10 +109,12 @@ class Device:
     def _attribute(self, number: int) -> int:
         return self.cudart.integer("cudaDeviceGetAttribute", number, self._index)
 
-    def allocate(self, size_bytes: int) -> DeviceBuffer:
-        """Zeroed device memory; OutOfMemoryError with the numbers when there is no room."""
+    def allocate(self, size_bytes: int, *, is_sparse: bool = False) -> DeviceBuffer:
+        """Zeroed device memory; OutOfMemoryError with the numbers when there is no room. Of what is sparse, little is touched."""
         self.make_current()
         memory = self._keep(DeviceBuffer(self.cudart, size_bytes))
+        if is_sparse and self.is_host and size_bytes:
+            self.cudart.call("heliosHostSetSparse", memory.address, size_bytes)
         if not self.is_host and size_bytes:  # the host library's is zero without being touched
             self.stream.fill_async(memory.address, 0, size_bytes)
             self.stream.synchronize()

@@ -39,6 +39,9 @@ from helios.runtime.transfers import TransferQueue
 from helios.scheduler.flight import N_FRAMES
 from helios.scheduler.round import LaneCompletion, ProgramShape, Round
 
+# Sized for the most that requests may ask for, of which they ask for little.
+_SPARSE_KINDS = frozenset({BufferKind.STATE, BufferKind.INPUT, BufferKind.COMPLETION})
+
 
 class ModelRuntime:
     """Owns device buffers, graphs and frames of one loaded core. Use `load`, then `launch` and `complete` in turn."""
@@ -220,7 +223,7 @@ def _allocate(buffers: list[DeviceBuffer], contract: PreparedContract, device: D
         is_plane = buffer.kind is BufferKind.CACHE_PLANE
         nbytes = buffer.page_nbytes * n_pages if is_plane else buffer.nbytes
         try:
-            buffers.append(device.allocate(nbytes))
+            buffers.append(device.allocate(nbytes, is_sparse=buffer.kind in _SPARSE_KINDS))
         except OutOfMemoryError as error:
             raise OutOfMemoryError(
                 f"buffer {buffer.name} of {nbytes:,} bytes does not fit, {device.memory_free_bytes():,} are free on {device.name}",

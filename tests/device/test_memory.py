@@ -1,4 +1,4 @@
-"""Device memory of the host runtime: allocations below a huge page share slabs, and nobody can tell."""
+"""Memory of the host runtime: allocations below a huge page share slabs, and nobody can tell; what is sparse takes few pages."""
 
 from __future__ import annotations
 
@@ -47,6 +47,17 @@ def test_a_slab_goes_with_its_last_allocation(device: Device) -> None:
             buffer.close()
     assert status_bytes("VmSize") - before < 2 * N_MATRICES * MATRIX_BYTES
     device.upload(survivor.address, np.ones(MATRIX_BYTES, np.uint8))
+
+
+def test_what_is_touched_here_and_there_is_resident_there_alone(device: Device) -> None:
+    """RT-7: room for the most that requests may ask for costs what they do ask for."""
+    size_bytes, step_bytes = 64 << 20, 2 << 20
+    for buffer in (device.pinned(size_bytes), device.allocate(size_bytes, is_sparse=True)):
+        before = status_bytes("VmRSS")
+        view = buffer.host_view()
+        view[::step_bytes] = bytes(range(1, 1 + size_bytes // step_bytes))
+        assert status_bytes("VmRSS") - before < 1 << 20
+        assert not any(view[1:step_bytes])
 
 
 def test_what_the_heap_holds_free_goes_back_to_the_system(device: Device) -> None:
