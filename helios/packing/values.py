@@ -79,6 +79,7 @@ class LaneTable:
         self._bytes = self._words.data.cast("B")
         self._count = np.zeros(1, np.int32)
         self._masks = np.zeros((lanes_capacity, 0), "<u4")  # as wide as the first mask that comes
+        self._columns: dict[int, Values] = {}  # by the number of lanes
 
     def of(self, lanes: Iterable[LaneNumbers]) -> Values:
         """Values of one number a lane, and the masks up to the last lane that has one; views of the table, which hold until the
@@ -102,8 +103,17 @@ class LaneTable:
             )
             n_lanes += 1
         self._count[0] = n_lanes
+        columns = self._columns.get(n_lanes)
+        if columns is None:
+            columns = self._columns[n_lanes] = self._columns_of(n_lanes)
+        values = dict(columns)
+        if n_masks:
+            values[ValueSource.GRAMMAR_MASK] = self._masks[:n_masks]
+        return values
+
+    def _columns_of(self, n_lanes: int) -> Values:
         slots, generations, sources, positions, lengths, decisions, masked = self._words[:n_lanes].T
-        values: Values = {
+        return {
             ValueSource.LIVE_ROW_COUNT: self._count,
             ValueSource.SLOT: slots,
             ValueSource.GENERATION: generations,
@@ -113,9 +123,6 @@ class LaneTable:
             ValueSource.SAMPLING_DECISION: decisions,
             ValueSource.GRAMMAR_MASKED: masked,
         }
-        if n_masks:
-            values[ValueSource.GRAMMAR_MASK] = self._masks[:n_masks]
-        return values
 
     def _take_mask(self, lane_index: int, mask: NDArray[Any]) -> None:
         if len(mask) != self._masks.shape[1]:

@@ -1,10 +1,12 @@
 """Reading a completion record (ABI 6) from pinned memory.
 
 It knows the byte layout of kernels.h and turns it into plain numbers; `scheduler/completion.py` decides whether to believe them.
+What every round has is unpacked without numpy, whose code is out of the cache after each round of the device.
 """
 
 from __future__ import annotations
 
+import struct
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -40,7 +42,10 @@ LANE = np.dtype(
         ("candidate_logprob", "<f4", (MAX_CANDIDATES,)),
     ]
 )
-_N_INTEGERS = 10  # the leading fields that every completion needs
+_HEADER_NUMBERS = struct.Struct("<Q3I")  # sequence to frame
+_N_INTEGERS = 10  # the leading fields that every completion needs; the log-probability and the rank follow
+_RANK = _N_INTEGERS + 1
+_LANE_NUMBERS = struct.Struct(f"<{_N_INTEGERS}ifi{LANE.itemsize - (_N_INTEGERS + 2) * 4}x")
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,10 +66,10 @@ class CompletionRecord:
     """A view on one frame's pinned completion bytes."""
 
     def __init__(self, pinned: NDArray[np.uint8], layout: CompletionLayout, vocabulary: int) -> None:
-        self._header: NDArray[Any] = pinned[: HEADER.itemsize].view(HEADER)
         lanes = pinned[layout.header_nbytes : layout.scores_offset]
+        self._header = pinned.data
         self._lanes: NDArray[Any] = lanes.view(LANE)
-        self._words: NDArray[np.int32] = lanes.view(np.int32).reshape(layout.lanes_capacity, LANE.itemsize // 4)
+        self._lane_bytes = lanes.data
         self._scores = ScoreRecords(pinned[layout.scores_offset : layout.distributions_offset])
         sampled = pinned[layout.distributions_offset : layout.prompt_distributions_offset]
         scored = pinned[layout.prompt_distributions_offset : layout.nbytes]
@@ -73,12 +78,14 @@ class CompletionRecord:
 
     def read(self, submitted: Submitted) -> list[LaneCompletion]:
         """The record's lanes. Raises DeviceError when the header is not that of `submitted`."""
-        header = self._header[0]
-        found = Submitted(int(header["sequence"]), int(header["program"]), int(header["n_lanes"]), int(header["frame"]))
-        if found != submitted:
-            raise DeviceError(f"completion {found} arrived, {submitted} was submitted")
-        words = self._words[: submitted.n_lanes, :_N_INTEGERS].tolist()
-        lanes = [self._lane(index, integers) for index, integers in enumerate(words)]
+        found = _HEADER_NUMBERS.unpack_from(self._header)
+        if found != (submitted.sequence, submitted.program, submitted.n_lanes, submitted.frame):
+            raise DeviceError(f"completion {Submitted(*found)} arrived, {submitted} was submitted")
+        rows = _LANE_NUMBERS.iter_unpack(self._lane_bytes[: submitted.n_lanes * LANE.itemsize])
+        lanes = [
+            self._observed(index, numbers) if numbers[_RANK] else LaneCompletion(*numbers[:_N_INTEGERS])
+            for index, numbers in enumerate(rows)
+        ]
         if submitted.asking:
             lanes = self._distributions.read(lanes, submitted.asking)
         if not submitted.targets:
@@ -86,19 +93,9 @@ class CompletionRecord:
         scores = self._prompt_distributions.read_scored(self._scores.read(submitted.targets), submitted.n_distributed)
         return [replace(lane, scores=of_lane) for lane, of_lane in zip(lanes, scores, strict=True)]
 
-    def _lane(self, index: int, integers: Any) -> LaneCompletion:
+    def _observed(self, index: int, numbers: tuple[Any, ...]) -> LaneCompletion:
+        """A lane with log-probabilities."""
         lane = self._lanes[index]
-        if not lane["rank"]:
-            return LaneCompletion(*integers)
         n_candidates = min(max(int(lane["n_candidates"]), 0), MAX_CANDIDATES)
-        candidates = zip(
-            lane["candidate_token"][:n_candidates].tolist(),
-            lane["candidate_logprob"][:n_candidates].tolist(),
-            strict=True,
-        )
-        return replace(
-            LaneCompletion(*integers),
-            logprob=float(lane["logprob"]),
-            rank=int(lane["rank"]),
-            candidates=tuple(candidates),
-        )
+        ids, logprobs = (lane[f"candidate_{name}"][:n_candidates].tolist() for name in ("token", "logprob"))
+        return replace(LaneCompletion(*numbers), candidates=tuple(zip(ids, logprobs, strict=True)))
