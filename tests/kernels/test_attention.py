@@ -31,7 +31,7 @@ def expected_attention(cache: Cache, q: np.ndarray, positions: np.ndarray, slots
 
 def tolerance(library: Library, kv: str) -> float:
     """Sums in float; the matrix units of a GPU take queries and weights as two bf16 numbers each, 2^-17 of them off."""
-    return 2e-5 if library.target == "simt" and kv != "f16" else 3e-6
+    return 2e-5 if library.is_cuda and kv != "f16" else 3e-6
 
 
 def qkv_of(q: np.ndarray, n_kv_heads: int) -> np.ndarray:
