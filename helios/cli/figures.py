@@ -84,6 +84,14 @@ FIGURES = (
     ),
     Figure("startup", "start-up", "s", False, 1.0, "from spawn to the first token of a short prompt"),
     Figure("rss", "peak memory", "MiB", False, 1 / (1 << 20), "resident at most, mapped files included"),
+    Figure(
+        "rss_q8",
+        "peak memory, 8-bit cache",
+        "MiB",
+        False,
+        1 / (1 << 20),
+        "the same with --kv q8; for the peer the figure above, its cache stays F16",
+    ),
 )
 BY_NAME = {figure.name: figure for figure in FIGURES}
 

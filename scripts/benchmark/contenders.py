@@ -43,11 +43,12 @@ class Setup:
     context_tokens: int = 2048
     memory_context_tokens: int = 1024
     memory_prompt_tokens: int = 992
+    kv_format: str = "f16"  # the product's
     is_peer_plain: bool = False
 
     def serve(self, n_active: int) -> list[str]:
         limits = {"--port": 0, "--threads": self.n_threads, "--max-active": n_active, "--context": self.context_tokens}
-        flags = [str(part) for pair in limits.items() for part in pair]
+        flags = [str(part) for pair in {**limits, "--kv": self.kv_format}.items() for part in pair]
         return [*self.product_command, "serve", str(self.gguf), *flags]
 
     def peer(self, n_sequences: int) -> Peer:
@@ -60,6 +61,10 @@ class Setup:
     def for_memory(self) -> Setup:
         """The same for start-up and memory."""
         return replace(self, context_tokens=self.memory_context_tokens)
+
+    def with_8_bit_cache(self) -> Setup:
+        """The same for a product that keeps keys and values as 8-bit numbers."""
+        return replace(self, kv_format="q8")
 
     def for_long_prompts(self) -> Setup:
         """The same with room for a long prompt beside a stream."""
@@ -96,8 +101,21 @@ class Product:
         self.server.close()
 
     @staticmethod
+    def warm(setup: Setup) -> None:
+        """Start once with each cache, so that its core is prepared and its files are in memory."""
+        Product._start(setup, with_memory=False)
+        Product._start(setup.with_8_bit_cache(), with_memory=False)
+
+    @staticmethod
     def start(setup: Setup, with_memory: bool) -> dict[str, float]:
-        """Start-up seconds of a fresh server, and its peak bytes after the memory work when asked for."""
+        """Start-up seconds of a fresh server, and its peak bytes after the memory work, with either cache, when asked for."""
+        figures = Product._start(setup, with_memory)
+        if with_memory:
+            figures["rss_q8"] = Product._start(setup.with_8_bit_cache(), with_memory)["rss"]
+        return figures
+
+    @staticmethod
+    def _start(setup: Setup, with_memory: bool) -> dict[str, float]:
         with ServerProcess(setup.for_memory().serve(setup.n_memory_streams)) as server:
             measure = HttpMeasure(server.endpoint)
             figures = {"startup": (time.perf_counter_ns() - server.started_ns) / 1e9}
@@ -174,5 +192,5 @@ class InProcessPeer:
             if with_memory:
                 n_prompt, n_new = setup.memory_prompt_tokens, setup.memory_new_tokens
                 peer.ask("decode", n_streams=setup.n_memory_streams, n_prompt=n_prompt, n_new=n_new, seed=2)
-                figures["rss"] = float(peak_bytes(peer.pid))
+                figures["rss"] = figures["rss_q8"] = float(peak_bytes(peer.pid))
             return figures

@@ -53,7 +53,7 @@ class Record:
 
 def start_rounds(setup: Setup, plan: Plan, record: Record) -> None:
     """Start-up and memory, each time in fresh processes. A first start of each, not counted, warms files and caches."""
-    Product.start(setup, with_memory=False)
+    Product.warm(setup)
     InProcessPeer.start(setup, with_memory=False)
     for index in range(plan.start_rounds):
         with_memory = index < plan.memory_rounds
