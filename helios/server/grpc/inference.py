@@ -17,7 +17,7 @@ from helios.server.grpc.calls import Call, Calls
 from helios.server.grpc.context import CallContext
 from helios.server.grpc.generate_request import Asked
 from helios.server.grpc.message_room import end_turn
-from helios.server.grpc.messages import prompt_info, sequence_output
+from helios.server.grpc.messages import fill_output, fill_prompt
 from helios.server.grpc.preparation import Preparation, PreparedGeneration
 from helios.server.grpc.response_fields import Shown
 from helios.server.grpc.schema import inference_pb2
@@ -41,20 +41,21 @@ class InferenceService:
         with self._admitted(message, context) as (call, held):
             prepared = await self._prepare(message, context, is_stream=False)
             shown = prepared.options.shown
-            if shown.is_whole or shown.is_prompt_whole:
+            if shown.has_whole:
                 await self._take_whole_turn(held)
             (sequence,) = self._start(prepared, call, held)
             delta = await _collect(sequence)
-            response = inference_pb2.GenerateResponse(
-                prompt_info=prompt_info(prepared.prompt_tokens, delta.scores, shown),
-                outputs=sequence_output(0, delta, shown),
-            )
+            response = inference_pb2.GenerateResponse()
+            fill_prompt(response.prompt_info, prepared.prompt_tokens, delta.scores, shown)
+            fill_output(response.outputs, 0, delta, shown)
+            if not shown.has_whole:
+                return response
             return await _with_candidates(response, delta, shown, self._services.frontend)
 
     async def generate_stream(self, message: inference_pb2.GenerateRequest, context: CallContext) -> None:
         with self._admitted(message, context) as (call, held):
             prepared = await self._prepare(message, context, is_stream=True)
-            if prepared.options.shown.is_whole or prepared.options.shown.is_prompt_whole:
+            if prepared.options.shown.has_whole:
                 await self._take_whole_turn(held)
             sequences = self._start(prepared, call, held)
             stream = _Stream(context, prepared, self._services)
@@ -108,7 +109,7 @@ class _Stream:
         self._shown = prepared.options.shown
         self._prompt_tokens = prepared.prompt_tokens
         self._has_scores = self._shown.prompt_candidates is not None
-        self._is_sending = asyncio.Lock()
+        self._is_sending = asyncio.Lock() if len(prepared.requests) > 1 else None
         self._is_prompt_told = False
         self._prompt_told = asyncio.Event()
 
@@ -116,26 +117,33 @@ class _Stream:
         is_open = True
         while is_open:
             delta = await sequence.next_delta()
-            await self._tell_prompt(sequence.index, delta)
+            if not self._prompt_told.is_set():
+                await self._tell_prompt(sequence.index, delta)
             if delta.tokens or delta.text or delta.finish is not None:
-                output = sequence_output(sequence.index, delta, self._shown)
-                await self._send(inference_pb2.GenerateResponse(outputs=output), delta)
+                response = inference_pb2.GenerateResponse()
+                fill_output(response.outputs, sequence.index, delta, self._shown)
+                await self._send(response, delta)
             is_open = delta.finish is None
 
     async def _tell_prompt(self, index: int, delta: Delta) -> None:
         """With the first output of any sequence; where the prompt is scored, with that of the sequence that it is scored for."""
         if not self._is_prompt_told and (index == 0 or not self._has_scores):
             self._is_prompt_told = True
-            info = prompt_info(self._prompt_tokens, delta.scores, self._shown)
-            await self._send(inference_pb2.GenerateResponse(prompt_info=info), delta)
+            response = inference_pb2.GenerateResponse()
+            fill_prompt(response.prompt_info, self._prompt_tokens, delta.scores, self._shown)
+            await self._send(response, delta)
             self._prompt_told.set()
-        if not self._prompt_told.is_set():
-            await self._prompt_told.wait()
+        await self._prompt_told.wait()
 
     async def _send(self, response: inference_pb2.GenerateResponse, delta: Delta) -> None:
-        message = await _with_candidates(response, delta, self._shown, self._frontend)
-        async with self._is_sending:
+        message: inference_pb2.GenerateResponse | bytes = response
+        if self._shown.has_whole:
+            message = await _with_candidates(response, delta, self._shown, self._frontend)
+        if self._is_sending is None:
             await self._context.write(message)
+        else:
+            async with self._is_sending:
+                await self._context.write(message)
 
 
 async def _with_candidates(

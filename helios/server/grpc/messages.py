@@ -17,9 +17,11 @@ _FinishInfo = inference_pb2.FinishInfo
 _CandidateInfo = inference_pb2.CandidateTokenInfo
 
 
-def prompt_info(prompt_tokens: Sequence[int], scores: PromptScores | None, shown: Shown) -> inference_pb2.PromptInfo:
+def fill_prompt(
+    info: inference_pb2.PromptInfo, prompt_tokens: Sequence[int], scores: PromptScores | None, shown: Shown
+) -> None:
     """What a response says of the prompt. Nothing stands before its first token, so that has no score."""
-    info = inference_pb2.PromptInfo(num_prompt_tokens=len(prompt_tokens))
+    info.num_prompt_tokens = len(prompt_tokens)
     if shown.prompt_token_ids:
         info.token_ids.extend(prompt_tokens)
     if scores is not None and shown.prompt_candidates is not None:
@@ -28,13 +30,13 @@ def prompt_info(prompt_tokens: Sequence[int], scores: PromptScores | None, shown
         candidates = _candidates(scores.tokens, shown.prompt_candidates)
         if candidates is not None:
             info.candidate_tokens.extend((_CandidateInfo(), *candidates))
-    return info
 
 
-def sequence_output(index: int, delta: Delta, shown: Shown) -> inference_pb2.SequenceOutput:
+def fill_output(output: inference_pb2.SequenceOutput, index: int, delta: Delta, shown: Shown) -> None:
     """What a sequence adds."""
     tokens = delta.tokens
-    output = inference_pb2.SequenceOutput(index=index, num_tokens=len(tokens))
+    output.index = index
+    output.num_tokens = len(tokens)
     if shown.text:
         output.text = delta.text
     if shown.token_ids:
@@ -45,7 +47,6 @@ def sequence_output(index: int, delta: Delta, shown: Shown) -> inference_pb2.Seq
         output.candidate_tokens.extend(_candidates(tokens, shown.candidates) or ())
     if delta.finish is not None:
         output.finish_info.CopyFrom(_finish_info(delta.finish))
-    return output
 
 
 def _finish_info(finish: Finish) -> inference_pb2.FinishInfo:

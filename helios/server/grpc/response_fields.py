@@ -51,6 +51,10 @@ class Shown:
         """The same at the generated ones."""
         return self.candidates is not None and self.candidates.is_whole
 
+    @property
+    def has_whole(self) -> bool:
+        return self.is_whole or self.is_prompt_whole
+
 
 def read_shown(response: inference_pb2.ResponseOptions, limits: Limits) -> Shown:
     """The options; what is left out of the two with a default of true is true. Candidates are of no effect without
