@@ -14,8 +14,6 @@ import mmap
 import os
 import shutil
 import sys
-import zipfile
-import zlib
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NoReturn
@@ -36,8 +34,6 @@ def launch() -> NoReturn:
     except OSError as error:
         where = error.filename or apps
         sys.exit(f"helios: cannot unpack into {where}: {error.strerror}; set HELIOS_HOME to a directory for its files")
-    except (zipfile.BadZipFile, zlib.error, EOFError) as error:
-        sys.exit(f"helios: {archive} is damaged ({error}); download it or build it again")
     except KeyboardInterrupt:
         sys.exit(130)
     sys.path[:1] = [str(tree / "app"), str(tree / "site")]
@@ -119,7 +115,9 @@ def _hold(tree: Path) -> bool:
 
 
 def _unpack(archive: Path, tree: Path) -> None:
-    import compileall  # which no later start needs
+    import compileall  # which no later start needs, nor these
+    import zipfile
+    import zlib
 
     print(f"helios: unpacking into {tree}, once", file=sys.stderr)
     partial = tree.parent / f"{PARTIAL}{os.getpid()}"
@@ -132,8 +130,10 @@ def _unpack(archive: Path, tree: Path) -> None:
         compileall.compile_dir(partial, quiet=2)
         (partial / IN_USE).touch()
         partial.rename(tree)
-    except BaseException:
+    except BaseException as error:
         shutil.rmtree(partial, ignore_errors=True)
+        if isinstance(error, zipfile.BadZipFile | zlib.error | EOFError):
+            sys.exit(f"helios: {archive} is damaged ({error}); download it or build it again")
         raise
 
 
