@@ -27,6 +27,7 @@ from helios.device.cudart import (
 )
 from helios.device.kernel_table import Geometry
 from helios.device.stream import Stream
+from helios.errors import DeviceError
 
 DEFAULT_DYNAMIC_SHARED_BYTES = 48 << 10  # beyond it a kernel has to be told
 
@@ -106,7 +107,11 @@ class Graph:
         """Make the executable and put it on the device."""
         handle = self._cudart.create("cudaGraphInstantiate", self._handle, 0)
         exec_ = GraphExec(self._cudart, handle, len(self._nodes))
-        self._cudart.call("cudaGraphUpload", handle, stream.handle)
+        try:
+            self._cudart.call("cudaGraphUpload", handle, stream.handle)
+        except DeviceError:
+            exec_.close()
+            raise
         return exec_
 
     def close(self) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import os
+import struct
 from collections.abc import Callable
 from pathlib import Path
 
@@ -16,12 +17,14 @@ from helios.corefile.reader import open_core
 from helios.device import cuda, libraries
 from helios.device.cudart import STICKY_ERRORS, Cudart
 from helios.device.device import CUDA_RESERVE_BYTES, Device, why_no_cuda
+from helios.device.kernel_table import Image, KernelTable
 from helios.device.program import BoundBuffer, instantiate
 from helios.engine import Bootstrap, Engine
 from helios.errors import DeviceError, OutOfMemoryError
 from helios.runtime.capacities import GPU_MEMORY_SHARE, choose_capacities, choose_limits
 from helios.runtime.selection import select_programs
 from helios.settings import Settings
+from scripts.building.cuda import ARCHITECTURES, PTX_ARCHITECTURE
 from tests.device.compiling import NATIVE, compile_cpp, need_cuda_library
 from tests.device.launching import kernel_node, program
 from tests.end_to_end.devices import NAMESPACE, prepared
@@ -76,7 +79,7 @@ def script(gpu_path: Path, monkeypatch: pytest.MonkeyPatch) -> Script:
 
 
 def state(gpu_path: Path, what: str) -> int:
-    """A number of the stand-in's: early_edges, images or device."""
+    """A number of the stand-in's."""
     value: int = getattr(ctypes.CDLL(str(gpu_path)), f"gpu_{what}")()
     return value
 
@@ -172,6 +175,50 @@ def test_threads_other_than_the_first_use_the_same_gpu(script: Script, gpu_path:
             ctypes.CDLL(str(gpu_path)).cudaSetDevice(0)
             call()
             assert state(gpu_path, "device") == 1
+
+
+def test_the_host_sleeps_while_it_waits(script: Script, gpu_path: Path) -> None:
+    """Design 6: cudaEventBlockingSync and cudaDeviceScheduleBlockingSync, as the driver's default spins; no times are taken."""
+    with Device.open("cuda") as device:
+        device.new_event().close()
+        assert state(gpu_path, "event_flags") == 1 | 2
+        assert state(gpu_path, "device_flags") == 4
+
+
+def test_a_program_is_on_the_gpu_before_its_first_launch(script: Script, gpu_path: Path) -> None:
+    """Issue 7, item 1; RT-7: an executable is uploaded when it is made, and one that cannot be goes again."""
+    with Device.open("cuda") as device:
+        chain, buffers = silu_gates(device, 2)
+        instantiate(device, chain, buffers, 1).close()
+        assert state(gpu_path, "uploads") == 1
+        script(failing="cudaGraphUpload", code=2)
+        with pytest.raises(DeviceError, match="cudaGraphUpload failed"):
+            instantiate(device, chain, buffers, 1)
+        assert state(gpu_path, "executables") == 0
+
+
+def entries(image: Image) -> set[tuple[str, int]]:
+    """What is in a fat binary: a head of 16 bytes, then for each entry what it is, its sizes, and at byte 28 the architecture."""
+    data = ctypes.string_at(image.address, image.size_bytes)
+    at, found = struct.unpack_from("<H", data, 6)[0], set()
+    while at < image.size_bytes:
+        kind, _, head_nbytes, nbytes = struct.unpack_from("<HHIQ", data, at)
+        found.add((("", "PTX", "code")[kind], struct.unpack_from("<I", data, at + 28)[0]))
+        at += head_nbytes + nbytes
+    return found
+
+
+def test_every_source_has_code_for_each_gpu_and_ptx_for_later_ones() -> None:
+    """Issue 7, item 2. A build may have been asked for some architectures; CI builds all."""
+    need_cuda_library()
+    images = KernelTable.load(libraries.cuda_kernel_library()).images
+    found = {(image.name, *entry) for image in images for entry in entries(image)}
+    built = {architecture for _, kind, architecture in found if kind == "code"}
+    every = {int(architecture.removesuffix("a")) for architecture in ARCHITECTURES}
+    assert built <= every
+    assert built == every or not os.environ.get("CI")
+    expected = {("PTX", int(PTX_ARCHITECTURE)), *(("code", architecture) for architecture in built)}
+    assert found == {(image.name, *entry) for image in images for entry in expected}
 
 
 def test_memory_is_zeroed_and_a_reserve_is_kept(script: Script) -> None:

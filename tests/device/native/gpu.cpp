@@ -16,7 +16,8 @@ struct Script {
   size_t free_nbytes = size_t(8) << 30;
   const char* failing = "";  // a function, which from now on ...
   int code = 0;              // ... returns this
-  int n_early_edges = 0, n_images = 0, device = -1;
+  int n_early_edges = 0, n_images = 0, device = -1, n_uploads = 0, n_executables = 0;
+  unsigned event_flags = 0, device_flags = 0;
 };
 Script script;
 std::string failing;
@@ -53,6 +54,10 @@ HELIOS_API void gpu_script(int driver_version, int n_devices, int count_code, in
 HELIOS_API int gpu_early_edges(void) { return script.n_early_edges; }
 HELIOS_API int gpu_images(void) { return script.n_images; }
 HELIOS_API int gpu_device(void) { return script.device; }
+HELIOS_API int gpu_uploads(void) { return script.n_uploads; }
+HELIOS_API int gpu_executables(void) { return script.n_executables; }
+HELIOS_API int gpu_event_flags(void) { return int(script.event_flags); }
+HELIOS_API int gpu_device_flags(void) { return int(script.device_flags); }
 
 HELIOS_API cudaError_t cudaDriverGetVersion(int* version) {
   *version = script.driver_version;
@@ -116,6 +121,27 @@ HELIOS_API cudaError_t cudaGraphAddNode(cudaGraphNode_t* node, cudaGraph_t graph
                                         const cudaGraphNodeParams* params) {
   script.n_early_edges++;
   return next<decltype(&cudaGraphAddNode)>("cudaGraphAddNode")(node, graph, dependencies, edges, n_dependencies, params);
+}
+HELIOS_API cudaError_t cudaGraphUpload(cudaGraphExec_t exec, cudaStream_t stream) {
+  if (int code = scripted("cudaGraphUpload")) return cudaError_t(code);
+  script.n_uploads++;
+  return next<decltype(&cudaGraphUpload)>("cudaGraphUpload")(exec, stream);
+}
+HELIOS_API cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned int flags) {
+  script.event_flags = flags;
+  return next<decltype(&cudaEventCreateWithFlags)>("cudaEventCreateWithFlags")(event, flags);
+}
+HELIOS_API cudaError_t cudaSetDeviceFlags(unsigned int flags) {
+  script.device_flags = flags;
+  return next<decltype(&cudaSetDeviceFlags)>("cudaSetDeviceFlags")(flags);
+}
+HELIOS_API cudaError_t cudaGraphInstantiate(cudaGraphExec_t* exec, cudaGraph_t graph, unsigned long long flags) {
+  script.n_executables++;
+  return next<decltype(&cudaGraphInstantiate)>("cudaGraphInstantiate")(exec, graph, flags);
+}
+HELIOS_API cudaError_t cudaGraphExecDestroy(cudaGraphExec_t exec) {
+  script.n_executables--;
+  return next<decltype(&cudaGraphExecDestroy)>("cudaGraphExecDestroy")(exec);
 }
 FORWARD(cudaEventSynchronize, (cudaEvent_t event), (event))
 FORWARD(cudaFree, (void* address), (address))
