@@ -13,6 +13,10 @@
 
 namespace helios {
 
+HELIOS_INLINE void prefetch_span(const char* from, int32_t nbytes) {
+  for (int32_t at = 0; at < nbytes; at += 64) prefetch_to_write(from + at);
+}
+
 // Formats whose numbers are what they stand for.
 struct UnscaledKv {
   static HELIOS_INLINE F16 scale_scores(const char*, int32_t, F16 scores) { return scores; }
@@ -26,6 +30,10 @@ struct KvF16 : UnscaledKv {
     uint16_t *keys = reinterpret_cast<uint16_t*>(head), *values = keys + head_dim * kPageTokens;
     for (int32_t d = 0; d < head_dim; d++) keys[d * kPageTokens + offset] = float_to_half(k[d]);
     for (int32_t d = 0; d < head_dim; d++) values[offset * head_dim + d] = float_to_half(v[d]);
+  }
+  static void prefetch_position(const char* head, int32_t head_dim, int32_t offset) {
+    prefetch_span(head, head_dim * kPageTokens * 2);
+    prefetch_span(head + (kPageTokens + offset) * head_dim * 2, head_dim * 2);
   }
   static HELIOS_INLINE void load_keys(const char* head, int32_t dim, F16 (&keys)[kDims]) {
     const Half* first = reinterpret_cast<const Half*>(head) + dim * kPageTokens;
@@ -47,6 +55,9 @@ struct KvBf16 : UnscaledKv {
     uint16_t *keys = reinterpret_cast<uint16_t*>(head), *values = keys + head_dim * kPageTokens;
     for (int32_t d = 0; d < head_dim; d++) keys[place(offset, d)] = round_to_bf16(k[d]);
     for (int32_t d = 0; d < head_dim; d++) values[place(offset, d)] = round_to_bf16(v[d]);
+  }
+  static void prefetch_position(const char* head, int32_t head_dim, int32_t offset) {
+    for (int32_t d = 0; d < 2 * head_dim; d += kChunk) prefetch_to_write(head + place(offset, d) * sizeof(uint16_t));
   }
   static HELIOS_INLINE void load_keys(const char* head, int32_t dim, F16 (&keys)[kDims]) {
     const uint16_t* first = reinterpret_cast<const uint16_t*>(head) + place(0, dim);
@@ -95,6 +106,12 @@ struct KvQ8 {
       values[(offset / 4 * head_dim + d) * 4 + offset % 4] = quantize(v[d], of_v.inverse);
     float* scales = reinterpret_cast<float*>(head + scales_at(head_dim));
     scales[offset] = of_k.scale, scales[kPageTokens + offset] = of_v.scale;
+  }
+  static void prefetch_position(const char* head, int32_t head_dim, int32_t offset) {
+    const char* values = head + head_dim * kPageTokens;
+    prefetch_span(head, head_dim * kPageTokens);
+    prefetch_span(values + offset / 4 * head_dim * 4, head_dim * 4);
+    prefetch_span(values + head_dim * kPageTokens, 2 * kPageTokens * sizeof(float));
   }
 
   static HELIOS_INLINE void load_keys(const char* head, int32_t dim, F16 (&keys)[kDims]) {

@@ -29,12 +29,24 @@ struct RopeKv {
       *pb = a * s + b * c;
     }
   }
+  // The page that row i writes to, or null when it writes nothing.
+  static char* page_of(const Args& a, int32_t i) {
+    const int32_t position = as<int32_t>(a.row_position)[i];
+    if (!in_range(position, a.n_positions)) return nullptr;
+    return const_cast<char*>(page_at(a, as<int32_t>(a.row_slot)[i], position / kPageTokens));
+  }
+  static void prefetch_page(const Args& a, int32_t i) {
+    const char* page = page_of(a, i);
+    for (int32_t h = 0; page && h < a.n_kv_heads; h++)
+      Format::prefetch_position(page + h * Format::head_nbytes(a.head_dim), a.head_dim,
+                                as<int32_t>(a.row_position)[i] % kPageTokens);
+  }
   static void run(const Args& a, int32_t task, int32_t n_tasks) {
     const Span rows = part_of(live_count(a.counts, HELIOS_COUNT_ROWS, a.rows_capacity), task, n_tasks);
+    for (int32_t i = rows.begin; i < rows.end; i++) prefetch_page(a, i);
     for (int32_t i = rows.begin; i < rows.end; i++) {
       const int32_t position = as<int32_t>(a.row_position)[i];
-      if (!in_range(position, a.n_positions)) continue;
-      char* page = const_cast<char*>(page_at(a, as<int32_t>(a.row_slot)[i], position / kPageTokens));
+      char* page = page_of(a, i);
       if (!page) continue;
       const float* cos_sin = as<float>(a.rope) + int64_t(position) * a.n_rot;
       float* q = as<float>(a.qkv) + int64_t(i) * row_width(a);

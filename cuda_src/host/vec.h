@@ -446,6 +446,15 @@ HELIOS_INLINE V silu(V x) {
 }
 
 HELIOS_INLINE void prefetch(const void* p) { __builtin_prefetch(p, 0, 3); }
+// For writing: takes the line from the other processors' caches. Written out, because compilers make a prefetch for reading of
+// it unless told that the processor has this; one that does not ignores it.
+HELIOS_INLINE void prefetch_to_write(const void* p) {
+#if defined(__x86_64__)
+  asm volatile("prefetchw (%0)" ::"r"(p));
+#else
+  __builtin_prefetch(p, 1, 3);
+#endif
+}
 HELIOS_INLINE void prefetch_outer(const void* p) { __builtin_prefetch(p, 0, 2); }
 
 }  // namespace helios
