@@ -16,7 +16,7 @@ from helios.scheduler.distribution import Distribution
 from helios.scheduler.request import Token
 from helios.server.grpc.schema import inference_pb2
 from helios.server.grpc.whole_vocabulary import MAX_REPORTED, N_MOST_CALLS, candidates
-from tests.server.grpc.conftest import RunningGrpc, request_of, wait_until
+from tests.server.grpc.conftest import Client, RunningGrpc, request_of, wait_until
 from tests.server.scripted_engine import ScriptedEngine
 
 Info = inference_pb2.CandidateTokenInfo
@@ -102,3 +102,26 @@ def test_calls_that_report_all_take_turns_and_one_that_is_cancelled_gives_its_tu
     for call in (*calls, plain):
         call.cancel()
     wait_until(lambda: engine.n_admitted == 0)
+
+
+def test_an_answer_of_more_than_six_mebibytes_reaches_who_takes_as_much(
+    scripted: ScriptedEngine, start: Callable[..., RunningGrpc]
+) -> None:
+    """GRPC-4: answers have no limit here; a client's own, which it has not raised, is told by it."""
+    scripted.reports_distributions, scripted.vocabulary = True, 1 << 18
+    served = start(scripted)
+    request = request_of(response=ALL, stopping={"max_new_tokens": 3})
+    usual = grpc.insecure_channel(served.target)
+    served.channels.append(usual)
+    for index, client in enumerate((served.client(), Client(usual, scripted))):
+        thread = threading.Thread(target=speak, args=(scripted, index, 2))
+        thread.start()
+        if client.channel is usual:
+            with pytest.raises(grpc.RpcError) as caught:
+                client.generate_raw(request)
+            assert caught.value.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
+        else:
+            response = client.generate_raw(request)
+            assert response.ByteSize() > 6 << 20
+            assert [len(infos.tokens) for infos in response.outputs.candidate_tokens] == [(1 << 18) - 1] * 2 + [0]
+        thread.join()

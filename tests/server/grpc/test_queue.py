@@ -1,0 +1,99 @@
+"""Calls that wait for a slot of the real engine, whose device takes a step when the test lets it."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import grpc
+import pytest
+
+from helios.server.grpc.schema import control_pb2
+from tests.server.grpc.conftest import DEADLINE_S, Client, finish_of, request_of, wait_until
+from tests.server.grpc.validator import FinishInfo
+from tests.server.scripted import N_SLOTS, ScriptedDevice
+
+ENDLESS = {"max_new_tokens": 4000, "ignore_eos": True}
+WAITING = 99  # the prompt of whoever comes when the slots are full
+
+
+@pytest.fixture
+def until(device: ScriptedDevice) -> Iterator[Callable[[Callable[[], bool]], None]]:
+    """Lets the device say tokens until something is so."""
+    steps = threading.Semaphore(0)
+
+    def speak(*_: Any) -> int:
+        assert steps.acquire(timeout=DEADLINE_S)
+        return 40
+
+    def step_until(condition: Callable[[], bool]) -> None:
+        def is_so() -> bool:
+            steps.release(N_SLOTS)
+            return condition()
+
+        wait_until(is_so)
+
+    device.voice = speak
+    yield step_until
+    device.voice = lambda *_: 40
+    steps.release(1 << 16)
+
+
+def asked(client: Client, until: Callable[[Callable[[], bool]], None], prompt: int, **fields: Any) -> Any:
+    """A call that the engine has taken in."""
+    n_before = client.engine.statistics()["requests_submitted_total"]
+    timeout = fields.pop("timeout", None)
+    call = client.open(request_of([prompt] * 4, stopping=ENDLESS, **fields), timeout=timeout)
+    until(lambda: client.engine.statistics()["requests_submitted_total"] > n_before)
+    return call
+
+
+@pytest.fixture
+def running(client: Client, device: ScriptedDevice, until: Callable[[Callable[[], bool]], None]) -> list[Any]:
+    """As many endless streams as there are slots."""
+    calls = [asked(client, until, 10 + i) for i in range(N_SLOTS)]
+    until(lambda: len(device.requests) == N_SLOTS)
+    return calls
+
+
+@pytest.mark.parametrize("way", ["cancelled", "deadline", "aborted"])
+def test_a_queued_call_ends_at_once_and_never_runs(
+    client: Client, device: ScriptedDevice, until: Callable[[Callable[[], bool]], None], running: list[Any], way: str
+) -> None:
+    """GRPC-4: while every slot goes on with another."""
+    statistics = client.engine.statistics
+    queued = asked(client, until, WAITING, request_id="mine", timeout=0.5 if way == "deadline" else None)
+    if way == "cancelled":
+        queued.cancel()
+    if way == "aborted":
+        client.control("Abort", control_pb2.AbortResponse, request_ids=["mine"])
+    until(lambda: statistics()["requests_cancelled_total"] == 1)
+    if way == "aborted":
+        assert finish_of(list(queued)).finish_reason == FinishInfo.ABORTED
+    else:
+        with pytest.raises(grpc.RpcError):
+            list(queued)
+        expected = grpc.StatusCode.DEADLINE_EXCEEDED if way == "deadline" else grpc.StatusCode.CANCELLED
+        assert queued.code() is expected
+    assert all(call.is_active() for call in running)
+    running.pop().cancel()  # its slot goes to nobody
+    until(lambda: statistics()["requests_cancelled_total"] == 2)
+    assert [request.prompt_tokens[0] for request in device.requests] == [10, 11, 12, 13]
+    assert statistics()["requests_admitted"] == N_SLOTS - 1
+
+
+def test_the_lower_priority_is_served_sooner(
+    client: Client, device: ScriptedDevice, until: Callable[[Callable[[], bool]], None], running: list[Any]
+) -> None:
+    """GRPC-2: priority, and among equals who came first."""
+    queued = [
+        asked(client, until, prompt, priority=priority) for prompt, priority in ((50, 9), (51, 5), (52, 1), (53, 5))
+    ]
+    for n_more, call in enumerate(running, start=1):
+        call.cancel()
+        n_asked = N_SLOTS + n_more
+        until(lambda n_asked=n_asked: len(device.requests) == n_asked)  # type: ignore[misc]
+    assert [request.prompt_tokens[0] for request in device.requests[N_SLOTS:]] == [52, 51, 53, 50]
+    for call in queued:
+        call.cancel()
