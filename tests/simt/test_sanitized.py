@@ -65,8 +65,10 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
         ).stdout.strip()
         for name in ("asan", "ubsan")
     ]
-    if not all(Path(path).is_absolute() for path in runtimes):
+    has_runtimes = all(Path(path).is_absolute() for path in runtimes)
+    if not has_runtimes and not os.environ.get("CI"):
         pytest.skip("the compiler has no sanitizer libraries")
+    assert has_runtimes
 
     def python(*words: str) -> subprocess.CompletedProcess[str]:
         environment = os.environ | {

@@ -39,6 +39,8 @@ def make_project(root: Path, note: str = "") -> Project:
         "helios/cli/main.py": MAIN,
         "helios/cli/__pycache__/main.pyc": "not wanted",
         "build/native/libhelios_cudart.so": "\0GLIBC_2.17\0",
+        "build/native/libhelios_cuda.so": "\0GLIBC_2.17\0",
+        "build/native/libhelios_kernels.simt.so": "\0GLIBC_2.17\0",
         "LICENSE": "terms",
     }.items():
         path = root / name

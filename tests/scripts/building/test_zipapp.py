@@ -79,6 +79,9 @@ def test_wheels_lose_tests_stubs_and_headers_and_keep_their_licences(tmp_path: P
     assert {name for name in found if name.startswith("site/")} == {f"site/{name}" for name in kept}
     assert not any("__pycache__" in name for name in found)
     assert {"app/helios/cli/main.py", "app/native/libhelios_cudart.so", "app/LICENSE", "__main__.py"} <= found
+    # Issue 7, item 2: the CUDA kernels go in, the emulator does not.
+    assert "app/native/libhelios_cuda.so" in found
+    assert "app/native/libhelios_kernels.simt.so" not in found
 
 
 def test_wheels_of_two_pythons_share_what_is_the_same_and_may_not_differ(tmp_path: Path) -> None:
