@@ -142,25 +142,36 @@ class Serving:
         arrive: Callable[[int], int] = lambda index: 0,
     ) -> list[Outcome]:
         """All requests to their end. Request i arrives after `arrive(i)` further rounds have been retired."""
-        first = len(self._outcomes)
+        outcomes = []
         for index, request in enumerate(requests):
             for _ in range(arrive(index)):
-                self._step(frames)
+                self.step(frames)
+            outcomes += self.submit([request])
+        self.finish(frames)
+        return outcomes
+
+    def submit(self, requests: Iterable[GenerationRequest]) -> list[Outcome]:
+        """What comes of the requests, filled in by the steps that follow."""
+        first = len(self._outcomes)
+        for request in requests:
+            self.scheduler.submit(len(self._outcomes), request)
             self._outcomes.append(Outcome())
-            self.scheduler.submit(first + index, request)
+        return self._outcomes[first:]
+
+    def finish(self, frames: int = 2) -> None:
+        """All that was submitted, to its end."""
         while self.scheduler.has_work:
-            self._step(frames)
+            self.step(frames)
         while self.runtime.n_transfers:
             self.runtime.wait_transfer()
             self._report_transfers()
         self.scheduler.check()
         assert self.cache.n_free_pages + self.cache.n_evictable_pages == self.cache.shape.n_pages
-        return self._outcomes[first:]
 
     def statistics(self) -> dict[str, Any]:
         return {**self.scheduler.statistics(), **self.runtime.statistics()}
 
-    def _step(self, frames: int) -> None:
+    def step(self, frames: int = 2) -> None:
         """What the worker does in a turn."""
         self._report_transfers()
         while self.runtime.n_in_flight < frames:
