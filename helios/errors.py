@@ -119,6 +119,15 @@ class QueueFullError(CapacityError):
         super().__init__(f"{n_admitted:,} requests are admitted, the limit is {limit:,}", hint="retry later")
 
 
+class WaitingFullError(CapacityError):
+    """So many calls wait for their messages to be read that no more may."""
+
+    code = "queue_full"
+
+    def __init__(self, limit: int) -> None:
+        super().__init__(f"{limit:,} calls wait to be read, the limit", hint="retry later")
+
+
 class AdmissionError(CapacityError):
     """The scheduler cannot serve this request with the prepared capacities."""
 
@@ -141,6 +150,15 @@ class StalledReaderError(CapacityError):
 
     def __init__(self, timeout_s: float) -> None:
         super().__init__(f"the answer was not read for {timeout_s:g} seconds", hint="read it as it comes")
+
+
+class StalledSenderError(CapacityError):
+    """A request's message does not come, and what is held for it is not held for ever."""
+
+    code = "stalled_sender"
+
+    def __init__(self) -> None:
+        super().__init__("the message did not arrive in its time", hint="send it at once")
 
 
 class OutOfMemoryError(CapacityError):

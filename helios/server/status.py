@@ -18,6 +18,7 @@ from helios.errors import (
     RequestError,
     UnknownModelError,
     UnsupportedError,
+    WaitingFullError,
 )
 
 
@@ -54,6 +55,7 @@ _TABLE: dict[type[HeliosError], Status] = {
     FeatureError: Status(400, "invalid_request_error", "FAILED_PRECONDITION"),
     RequestError: Status(400, "invalid_request_error", "INVALID_ARGUMENT"),
     QueueFullError: Status(429, "rate_limit_error", "RESOURCE_EXHAUSTED", _RETRY),
+    WaitingFullError: Status(429, "rate_limit_error", "RESOURCE_EXHAUSTED", _RETRY),
     OutOfMemoryError: _SERVER_ERROR,
     CapacityError: Status(503, "service_unavailable_error", "UNAVAILABLE", _RETRY),
 }

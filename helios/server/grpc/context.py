@@ -16,6 +16,7 @@ from typing import Any
 import grpc
 
 from helios.errors import HeliosError, InternalError, InvalidValueError
+from helios.server.grpc.message_room import MessageRoom, Turn
 from helios.server.grpc.stall_watch import StallWatch
 from helios.server.services import Services
 from helios.server.status import status_of
@@ -35,14 +36,26 @@ class CallContext:
 
     def __init__(self, context: grpc.aio.ServicerContext[Any, Any], stall_timeout_s: float) -> None:
         self._context = context
+        self._turn: Turn | None = None
         self._stall_watch = StallWatch(stall_timeout_s)
         self.headers = {name: value for name, value in context.invocation_metadata() or () if isinstance(value, str)}
+
+    async def read(self, room: MessageRoom) -> Any:
+        """The call's message, when it is its turn; the turn lasts until `end_turn`, or until the call ends."""
+        self._turn = await room.take(self._context.peer())
+        return await self._turn.read(self._context)
+
+    def end_turn(self) -> None:
+        """The message is prepared: the next one may be read."""
+        if self._turn is not None:
+            self._turn.end()
 
     async def write(self, message: Any) -> None:
         """Send one message of a stream; waits while the reader takes nothing, and not for ever."""
         await self._stall_watch.watch(self._context.write(message))
 
     def close(self) -> None:
+        self.end_turn()
         self._stall_watch.close()
 
     def tell(self, request_id: str, unknown_actions: Sequence[tuple[str, str]] = ()) -> None:
@@ -72,16 +85,18 @@ def _listed(actions: Sequence[tuple[str, str]]) -> str:
     return f"[{', '.join(entries)}]"
 
 
-def answering(path: str, handler: Handler, services: Services) -> Any:
-    """A method for grpcio: `handler` for callers who have a key, and after it exactly one status, counted under the method's own
-    path."""
+def answering(path: str, handler: Handler, services: Services, room: MessageRoom, *, is_generating: bool) -> Any:
+    """A method for grpcio: `handler` for callers who have a key and for whom there is room, whose message is read in `room` and not
+    before, and after it exactly one status, counted under the method's own path."""
     requests, stall_timeout_s = services.metrics.requests, services.settings.stall_timeout
 
-    async def answer(message: Any, context: grpc.aio.ServicerContext[Any, Any]) -> Any:
+    async def answer(_: Any, context: grpc.aio.ServicerContext[Any, Any]) -> Any:
         call = CallContext(context, stall_timeout_s)
         try:
             services.access.check(call.headers)
-            result = await handler(message, call)
+            if is_generating:
+                services.engine.admit().release()  # only asks: a slow message must not hold a permit
+            result = await handler(await call.read(room), call)
         except asyncio.CancelledError:  # the caller has gone, or its deadline has passed
             requests.labels(path, "CANCELLED").inc()
             raise

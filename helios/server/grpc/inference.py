@@ -16,7 +16,6 @@ from helios.server.frontend import Frontend
 from helios.server.grpc.calls import Call, Calls
 from helios.server.grpc.context import CallContext
 from helios.server.grpc.generate_request import Asked
-from helios.server.grpc.message_room import end_turn
 from helios.server.grpc.messages import fill_output, fill_prompt
 from helios.server.grpc.preparation import Preparation, PreparedGeneration
 from helios.server.grpc.response_fields import Shown
@@ -79,7 +78,7 @@ class InferenceService:
     ) -> PreparedGeneration:
         asked = Asked(message, is_stream, lambda salt: self._services.access.cache_salt(context.headers, salt))
         prepared = await self._services.frontend.run(self._preparation.prepare, asked)
-        end_turn()
+        context.end_turn()
         context.tell(message.request_id, prepared.options.cache.unknown_actions)
         return prepared
 

@@ -1,54 +1,149 @@
 """Room for messages that are read and prepared: so many at once that all of them together are no more than bodies may be.
 
-It knows when a call's message may be read, no message. The library reads a message after the interceptors, so that a call which
-waits here holds no more than a window of its stream; a turn ends when the message is prepared, with its call, and after a time.
+It knows calls by their connections, no fields. A call that waits here holds no more than a window of its stream; so many may wait,
+connections have their turns by rotation, and who sends nothing makes way as soon as others wait.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
-from contextvars import ContextVar
+from collections import deque
 from typing import Any
 
 import grpc
+from google.protobuf.message import DecodeError
 
-_END_TURN: ContextVar[Callable[[], None]] = ContextVar("helios-message-turn")
+from helios.errors import InvalidValueError, StalledSenderError, WaitingFullError
+
+GRACE_S = 2.0  # for a message to arrive while others wait
 
 
-class MessageRoom(grpc.aio.ServerInterceptor):  # type: ignore[misc]
-    """`n_messages` turns at once for the methods of `service`; whose message is not there and prepared within
-    `timeout_s` is given up: nothing is answered, and the call stays open until its caller ends it."""
+class MessageRoom:
+    """`n_turns` at once, `n_waiting` that wait for one. A message has `timeout_s` to arrive, and `grace_s` while others wait."""
 
-    def __init__(self, service: str, n_messages: int, timeout_s: float) -> None:
-        self._prefix = f"/{service}/"
-        self._room = asyncio.Semaphore(n_messages)
+    def __init__(self, n_turns: int, n_waiting: int, timeout_s: float, grace_s: float) -> None:
+        self._n_free = n_turns
+        self._limit = n_waiting
         self._timeout_s = timeout_s
+        self._grace_s = grace_s
+        self._waiting: dict[str, deque[asyncio.Future[None]]] = {}  # by connection, in the order of their next turns
+        self._reading: dict[
+            Turn, float
+        ] = {}  # whose message has not come, with the time at which they may have to make way
+        self._pressing: asyncio.TimerHandle | None = None
+        self.n_waiting = 0
 
-    async def intercept_service(self, continuation: Callable[[Any], Awaitable[Any]], details: Any) -> Any:
-        handler = await continuation(details)
-        if handler is not None and details.method.startswith(self._prefix):
-            await self._room.acquire()
-            self._begin_turn()
-        return handler
+    async def take(self, connection: str) -> Turn:
+        """A turn for a call of this connection. WaitingFullError where too many wait, and most of them for this connection."""
+        if self._n_free:
+            self._n_free -= 1
+        else:
+            await self._wait(connection)
+        return Turn(self)
 
-    def _begin_turn(self) -> None:
-        call = asyncio.current_task()
-        assert call is not None
-        is_over = False
-        limit = asyncio.get_running_loop().call_later(self._timeout_s, call.cancel)
+    async def _wait(self, connection: str) -> None:
+        if self.n_waiting >= self._limit:
+            self._refuse(connection)
+        is_next = asyncio.get_running_loop().create_future()
+        queue = self._waiting.setdefault(connection, deque())
+        queue.append(is_next)
+        self.n_waiting += 1
+        self._press()
+        try:
+            await is_next
+        except asyncio.CancelledError:
+            if is_next.cancelled():
+                self._forget(connection, is_next)
+            elif is_next.exception() is None:  # its turn came with its end
+                self.release()
+            raise
 
-        def end(*_: Any) -> None:
-            nonlocal is_over
-            if not is_over:
-                is_over = True
-                limit.cancel()
-                self._room.release()
+    def _refuse(self, connection: str) -> None:
+        """Whoever came last from the connection with the most that wait, which may be the caller."""
+        greediest = max(self._waiting, key=lambda name: len(self._waiting[name]), default=connection)
+        n_own = len(self._waiting.get(connection, ()))
+        error = WaitingFullError(self._limit)
+        if len(self._waiting.get(greediest, ())) <= n_own + 1:
+            raise error
+        last = self._waiting[greediest][-1]
+        self._forget(greediest, last)
+        last.set_exception(error)
 
-        call.add_done_callback(end)
-        _END_TURN.set(end)
+    def _forget(self, connection: str, waiting: asyncio.Future[None]) -> None:
+        queue = self._waiting.get(connection)
+        if queue is not None and waiting in queue:
+            queue.remove(waiting)
+            self.n_waiting -= 1
+            if not queue:
+                del self._waiting[connection]
+
+    def release(self) -> None:
+        """A turn is over: the next connection has it."""
+        while self._waiting:
+            connection = next(iter(self._waiting))
+            queue = self._waiting.pop(connection)
+            is_next = queue.popleft()
+            self.n_waiting -= 1
+            if queue:
+                self._waiting[connection] = queue
+            if not is_next.done():  # a call that was cancelled a moment ago has no use for it
+                is_next.set_result(None)
+                break
+        else:
+            self._n_free += 1
+        self._press()
+
+    # -- whose message does not come
+
+    async def read(self, turn: Turn, context: grpc.aio.ServicerContext[Any, Any]) -> Any:
+        """The next message of a call that has a turn, `grpc.aio.EOF` after the last. StalledSenderError when it does not come."""
+        try:
+            async with asyncio.timeout(self._timeout_s) as turn.limit:
+                self._reading[turn] = asyncio.get_running_loop().time() + self._grace_s
+                self._press()
+                return await context.read()
+        except TimeoutError:
+            raise StalledSenderError from None
+        except DecodeError as error:
+            raise InvalidValueError(f"the message cannot be read: {error}") from error
+        finally:
+            self._reading.pop(turn, None)
+
+    def _press(self) -> None:
+        """While somebody waits: see to it that the one who has read longest makes way in time."""
+        if self.n_waiting and self._reading and self._pressing is None:
+            due_s = next(iter(self._reading.values()))
+            self._pressing = asyncio.get_running_loop().call_at(due_s, self._make_way)
+
+    def _make_way(self) -> None:
+        self._pressing = None
+        now_s = asyncio.get_running_loop().time()
+        longest = next(iter(self._reading), None)
+        if self.n_waiting and longest is not None and self._reading[longest] <= now_s:
+            del self._reading[longest]
+            if not longest.limit.expired():
+                longest.limit.reschedule(now_s)
+        self._press()
 
 
-def end_turn() -> None:
-    """The message of the current call is prepared: the next one may be read."""
-    _END_TURN.get()()
+class Turn:
+    """One call's: read its message, prepare it, `end`."""
+
+    limit: asyncio.Timeout
+
+    def __init__(self, room: MessageRoom) -> None:
+        self._room = room
+        self._is_over = False
+
+    async def read(self, context: grpc.aio.ServicerContext[Any, Any]) -> Any:
+        """The call's message. RequestError where there is none, StalledSenderError when it does not come."""
+        message = await self._room.read(self, context)
+        if message is grpc.aio.EOF:
+            raise InvalidValueError("the call has no message")
+        return message
+
+    def end(self) -> None:
+        """The next message may be read. Once is enough."""
+        if not self._is_over:
+            self._is_over = True
+            self._room.release()

@@ -15,6 +15,7 @@ from google.protobuf.descriptor import FileDescriptor
 from grpc_reflection.v1alpha import reflection, reflection_pb2
 
 _VERSION_1 = "grpc.reflection.v1.ServerReflection"
+REFLECTION_NAMES = (_VERSION_1, reflection.SERVICE_NAME)
 
 
 class _Symbols:
@@ -45,7 +46,4 @@ def reflection_handlers(names: Sequence[str]) -> list[Any]:
         reflection_pb2.ServerReflectionRequest.FromString,
         reflection_pb2.ServerReflectionResponse.SerializeToString,
     )
-    return [
-        grpc.method_handlers_generic_handler(name, {"ServerReflectionInfo": method})
-        for name in (_VERSION_1, reflection.SERVICE_NAME)
-    ]
+    return [grpc.method_handlers_generic_handler(name, {"ServerReflectionInfo": method}) for name in REFLECTION_NAMES]

@@ -17,19 +17,20 @@ from grpc_health.v1 import health, health_pb2_grpc
 from helios.errors import SettingError
 from helios.server.grpc.address import GrpcAddress
 from helios.server.grpc.calls import Calls
-from helios.server.grpc.context import Handler, answering
+from helios.server.grpc.context import answering
 from helios.server.grpc.control import ControlService
 from helios.server.grpc.health import HealthService
 from helios.server.grpc.inference import InferenceService
-from helios.server.grpc.message_room import MessageRoom
+from helios.server.grpc.message_room import GRACE_S, MessageRoom
 from helios.server.grpc.preparation import Preparation
-from helios.server.grpc.reflection import reflection_handlers
+from helios.server.grpc.reflection import REFLECTION_NAMES, reflection_handlers
 from helios.server.grpc.schema import control_pb2, inference_pb2
+from helios.server.grpc.stock_calls import StockCalls
 from helios.server.services import Services
 
 INFERENCE, CONTROL = "vllm.Inference", "vllm.Control"
 _LOG = logging.getLogger(__name__)
-_N_OTHER_CALLS = 1024
+N_MORE_WAITING = 1024  # calls that wait for their messages to be read, over those that may be admitted
 _N_COPIES = 4  # of a message between its first byte and its tokens: as it arrives, as bytes, as a message, as text
 _LAST_WORDS_S = 0.5  # for statuses that are still on their way when the last call has ended
 _OPTIONS = (
@@ -65,16 +66,14 @@ class GrpcServer:
         options = (
             *_OPTIONS,
             ("grpc.max_receive_message_length", message_nbytes),
-            ("grpc.max_allowed_incoming_connections", settings.connection_limit),
+            ("grpc.max_allowed_incoming_connections", settings.connection_limit),  # TLS handshakes count
+            ("grpc.server_handshake_timeout_ms", _milliseconds(settings.header_timeout)),
+            ("grpc.max_connection_idle_ms", _milliseconds(settings.idle_timeout)),
         )
-        room = MessageRoom(
-            INFERENCE, max(1, settings.body_memory // (_N_COPIES * message_nbytes)), settings.body_timeout
-        )
-        # Calls that wait for their message to be read have a bound too, with room for health and control.
-        n_most_calls = settings.queue_capacity + _N_OTHER_CALLS
-        self._server = grpc.aio.server(
-            handlers=self._handlers(), interceptors=(room,), options=options, maximum_concurrent_rpcs=n_most_calls
-        )
+        n_turns = max(1, settings.body_memory // (_N_COPIES * message_nbytes))
+        room = MessageRoom(n_turns, settings.queue_capacity + N_MORE_WAITING, settings.body_timeout, GRACE_S)
+        stock_calls = StockCalls((health.SERVICE_NAME, *REFLECTION_NAMES), settings.body_timeout)
+        self._server = grpc.aio.server(handlers=self._handlers(room), interceptors=(stock_calls,), options=options)
         health_pb2_grpc.add_HealthServicer_to_server(self._health.servicer, self._server)
         address = self._address
         address.release()
@@ -102,7 +101,7 @@ class GrpcServer:
     def _is_serving(self) -> bool:
         return self._services.engine.is_ready() and not self._services.is_draining
 
-    def _handlers(self) -> list[Any]:
+    def _handlers(self, room: MessageRoom) -> list[Any]:
         services, settings = self._services, self._services.settings
         engine = services.engine
         limit = settings.grpc_default_max_new_tokens
@@ -113,11 +112,19 @@ class GrpcServer:
             grpc.method_handlers_generic_handler(
                 INFERENCE,
                 {
-                    "Generate": self._unary(
-                        f"/{INFERENCE}/Generate", inference.generate, inference_pb2.GenerateRequest
+                    "Generate": grpc.stream_unary_rpc_method_handler(
+                        answering(f"/{INFERENCE}/Generate", inference.generate, services, room, is_generating=True),
+                        inference_pb2.GenerateRequest.FromString,
+                        _serialized,
                     ),
-                    "GenerateStream": grpc.unary_stream_rpc_method_handler(
-                        self._answering(f"/{INFERENCE}/GenerateStream", inference.generate_stream),
+                    "GenerateStream": grpc.stream_stream_rpc_method_handler(
+                        answering(
+                            f"/{INFERENCE}/GenerateStream",
+                            inference.generate_stream,
+                            services,
+                            room,
+                            is_generating=True,
+                        ),
                         inference_pb2.GenerateRequest.FromString,
                         _serialized,
                     ),
@@ -126,7 +133,11 @@ class GrpcServer:
             grpc.method_handlers_generic_handler(
                 CONTROL,
                 {
-                    name: self._unary(f"/{CONTROL}/{name}", handler, message)
+                    name: grpc.stream_unary_rpc_method_handler(
+                        answering(f"/{CONTROL}/{name}", handler, services, room, is_generating=False),
+                        message.FromString,
+                        _serialized,
+                    )
                     for name, handler, message in (
                         ("GetServerInfo", control.get_server_info, control_pb2.GetServerInfoRequest),
                         ("GetModelInfo", control.get_model_info, control_pb2.GetModelInfoRequest),
@@ -138,13 +149,11 @@ class GrpcServer:
             *reflection_handlers((INFERENCE, CONTROL, health.SERVICE_NAME)),
         ]
 
-    def _unary(self, path: str, handler: Handler, message: type[Any]) -> Any:
-        return grpc.unary_unary_rpc_method_handler(self._answering(path, handler), message.FromString, _serialized)
-
-    def _answering(self, path: str, handler: Handler) -> Any:
-        return answering(path, handler, self._services)
-
 
 def _serialized(message: Any) -> bytes:
     data: bytes = message if isinstance(message, bytes) else message.SerializeToString()
     return data
+
+
+def _milliseconds(seconds: float) -> int:
+    return max(1, round(seconds * 1000))
