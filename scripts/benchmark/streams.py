@@ -1,7 +1,8 @@
 """The command: what a streamed token costs the server in CPU time, as an event of SSE and as a gRPC message, in alternated rounds.
 
 It measures presentation and network, not a model: the engine in the server process says the same token again and again, one at a
-time, for both protocols. The clients live in this process and are not counted.
+time, for both protocols. Beside them, what grpcio takes by itself to send a message that is there already. The clients live in this
+process and are not counted.
 """
 
 from __future__ import annotations
@@ -62,13 +63,14 @@ def main() -> int:
     ours, theirs = multiprocessing.Pipe()
     server = multiprocessing.get_context("spawn").Process(target=_serve, args=(theirs,), daemon=True)
     server.start()
-    http_port, grpc_target = ours.recv()
+    http_port, grpc_target, bare_target = ours.recv()
     assert server.pid is not None
-    figures: dict[str, list[float]] = {"SSE": [], "gRPC": []}
     contenders: list[tuple[str, Callable[[], Coroutine[Any, Any, int]]]] = [
         ("SSE", lambda: _sse(http_port)),
         ("gRPC", lambda: _grpc(grpc_target)),
+        ("bare", lambda: _grpc(bare_target)),
     ]
+    figures: dict[str, list[float]] = {name: [] for name, _ in contenders}
     for index in range(rounds):
         for name, stream in contenders if index % 2 == 0 else reversed(contenders):
             before_s = _cpu_s(server.pid)
@@ -77,10 +79,10 @@ def main() -> int:
             print(f"{name:5} {figures[name][-1]:7.1f} us a token, {n_messages:,} messages", flush=True)
     ours.send(None)
     server.join()
-    ratios = [one / other for one, other in zip(figures["gRPC"], figures["SSE"], strict=True)]
-    medians = {name: statistics.median(values) for name, values in figures.items()}
-    print(f"median: SSE {medians['SSE']:.1f} us, gRPC {medians['gRPC']:.1f} us", end="; ")
-    print(f"gRPC / SSE {statistics.median(ratios):.2f} ({min(ratios):.2f} to {max(ratios):.2f})")
+    print("median:", ", ".join(f"{name} {statistics.median(values):.1f} us" for name, values in figures.items()))
+    for other in ("SSE", "bare"):
+        ratios = [one / beside for one, beside in zip(figures["gRPC"], figures[other], strict=True)]
+        print(f"gRPC / {other} {statistics.median(ratios):.2f} ({min(ratios):.2f} to {max(ratios):.2f})")
     return 0
 
 
@@ -102,9 +104,27 @@ async def _serve_until_told(pipe: Connection) -> None:
     with bind(settings) as listener, take_address(settings, 0) as address:
         server = Server(engine, settings, Access())
         await server.start(listener, address)
-        pipe.send((listener.socket.getsockname()[1], address.target))
+        bare = grpc.aio.server(handlers=[_bare_handlers()])
+        bare_port = bare.add_insecure_port("127.0.0.1:0")
+        await bare.start()
+        pipe.send((listener.socket.getsockname()[1], address.target, f"127.0.0.1:{bare_port}"))
         await asyncio.get_running_loop().run_in_executor(None, pipe.recv)
+        await bare.stop(None)
         await server.stop()
+
+
+def _bare_handlers() -> Any:
+    """The streamed method, with nothing but the library: bytes that are there already, at the same pace."""
+    message = inference_pb2.GenerateResponse(outputs={"text": "I", "num_tokens": 1}).SerializeToString()
+
+    async def stream(_: Any, context: Any) -> None:
+        for _ in range(N_TOKENS):
+            await asyncio.sleep(TOKEN_GAP_S)
+            await context.write(message)
+
+    return grpc.method_handlers_generic_handler(
+        "vllm.Inference", {"GenerateStream": grpc.unary_stream_rpc_method_handler(stream)}
+    )
 
 
 async def _sse(port: int) -> int:
