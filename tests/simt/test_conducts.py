@@ -13,6 +13,7 @@ import pytest
 
 from tests.kernels import (
     test_attention,
+    test_distribution,
     test_elementwise,
     test_embed,
     test_linear,
@@ -35,6 +36,7 @@ CHECKS: list[Check] = [
     partial(test_norm.test_rms_norm_gathers_and_scales, width=100),
     partial(test_norm.test_quantised_rows_are_within_half_a_step, n_rows=5),
     test_norm.test_ties_round_to_even_and_the_largest_becomes_127,
+    partial(test_norm.test_bf16_rows_are_the_nearest_numbers_and_their_sums, order="serial"),
     *(
         partial(test_linear.test_outputs_are_those_of_float64_on_the_same_inputs, layout=a, n_out=99, n_in=288)
         for a in ALL
@@ -68,12 +70,16 @@ CHECKS: list[Check] = [
     test_sample.test_logprobs_are_of_the_raw_logits,
     partial(test_sample.test_exactly_the_kept_tokens_are_drawn, top_k=5, top_p=0.9, min_p=0.0, kind="ties"),
     test_score.test_a_prompt_token_has_the_bits_that_it_has_when_it_is_sampled,
+    partial(test_distribution.test_the_rows_that_ask_are_reported_in_order, order="serial", vocabulary=31),
 ]
 
 
 @pytest.mark.parametrize("conduct", CONDUCTS[1:], ids=str)
 def test_kernels_do_not_depend_on_the_order_of_threads_and_copies(conduct: Conduct) -> None:
-    """CARD-3."""
+    """CARD-3: every kernel of the vocabulary."""
+    library = load("simt")
+    library.launched.clear()
     for check in CHECKS:
         with conducted(conduct):
-            check(library=load("simt"))
+            check(library=library)
+    assert library.launched == library.kernels.keys()
