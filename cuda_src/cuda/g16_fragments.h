@@ -22,12 +22,23 @@ template <bool kHasOffset_>
 struct Q4Weights : Q4G16<kHasOffset_> {
   static constexpr bool kHasOffset = kHasOffset_;
   static constexpr int kProducts = 1;
-  static __device__ __forceinline__ void read(const uint8_t* block, int g, int t, uint32_t (&a)[kProducts][2][4]) {
+  static __device__ __forceinline__ uint32_t pair(uint32_t word, int j) {
     constexpr uint32_t kLess = kHasOffset ? 0xc300c300u : 0xc308c308u;  // -128; -136
+    return add_bf16((word >> 4 * j & 0x000f000fu) | 0x43004300u, kLess);
+  }
+  static __device__ __forceinline__ void read(const uint8_t* block, int g, int t, uint32_t (&a)[kProducts][2][4]) {
     const uint2 words = *reinterpret_cast<const uint2*>(block + (t * kG16Rows + 2 * g) * 4);
     HELIOS_UNROLL for (int j = 0; j < 4; j++) {
-      a[0][j / 2][j % 2 * 2] = add_bf16((words.x >> 4 * j & 0x000f000fu) | 0x43004300u, kLess);
-      a[0][j / 2][j % 2 * 2 + 1] = add_bf16((words.y >> 4 * j & 0x000f000fu) | 0x43004300u, kLess);
+      a[0][j / 2][j % 2 * 2] = pair(words.x, j);
+      a[0][j / 2][j % 2 * 2 + 1] = pair(words.y, j);
+    }
+  }
+  static __device__ __forceinline__ void read_in_order(const uint8_t* block, int g, int t,
+                                                       uint32_t (&a)[kProducts][2][4]) {
+    HELIOS_UNROLL for (int z = 0; z < 4; z++) {
+      const uint2 words = *reinterpret_cast<const uint2*>(block + (z * kG16Rows + 2 * g) * 4);
+      a[0][z / 2][z % 2 * 2] = pair(words.x, t);
+      a[0][z / 2][z % 2 * 2 + 1] = pair(words.y, t);
     }
   }
 };
@@ -50,6 +61,13 @@ struct Q8Weights : Q8G16 {
       a[0][half][3] = pair(lower[half] >> 16);
     }
   }
+  static __device__ __forceinline__ void read_in_order(const uint8_t* block, int g, int t,
+                                                       uint32_t (&a)[kProducts][2][4]) {
+    HELIOS_UNROLL for (int i = 0; i < 8; i++) {
+      const int z = i / 2, row = 2 * g + i % 2;
+      a[0][z / 2][z % 2 * 2 + i % 2] = pair(*reinterpret_cast<const uint16_t*>(block + (z * kG16Rows + row) * 8 + 2 * t));
+    }
+  }
 };
 
 // Two rows' lanes of 16-bit elements, by pairs of inputs.
@@ -59,12 +77,22 @@ __device__ __forceinline__ void read_g16_pairs(const uint8_t* block, int g, int 
   a[0][0] = upper.x, a[0][2] = upper.y, a[1][0] = upper.z, a[1][2] = upper.w;
   a[0][1] = lower.x, a[0][3] = lower.y, a[1][1] = lower.z, a[1][3] = lower.w;
 }
+// Row i of a matrix of inputs 8z .. 8z+7 is row 2i of the group, or row 2i+1: the order of the lanes' registers.
+__device__ __forceinline__ void read_g16_pairs_in_order(const uint8_t* block, int g, int t, uint32_t (&a)[2][4]) {
+  const int lane = g * 4 + t, matrix = lane / 8, row = lane % 8 * 2 + matrix % 2;
+  HELIOS_UNROLL for (int half = 0; half < 2; half++)
+    load_matrices(a[half], block + ((2 * half + matrix / 2) * kG16Rows + row) * 16);
+}
 
 struct Bf16Weights : FloatG16<__nv_bfloat16> {
   static constexpr bool kHasOffset = false;
   static constexpr int kProducts = 1;
   static __device__ __forceinline__ void read(const uint8_t* block, int g, int t, uint32_t (&a)[kProducts][2][4]) {
     read_g16_pairs(block, g, t, a[0]);
+  }
+  static __device__ __forceinline__ void read_in_order(const uint8_t* block, int g, int t,
+                                                       uint32_t (&a)[kProducts][2][4]) {
+    read_g16_pairs_in_order(block, g, t, a[0]);
   }
 };
 
@@ -74,6 +102,14 @@ struct F16Weights : FloatG16<__half> {
   static constexpr int kProducts = 2;
   static __device__ __forceinline__ void read(const uint8_t* block, int g, int t, uint32_t (&a)[kProducts][2][4]) {
     read_g16_pairs(block, g, t, a[0]);
+    split(a);
+  }
+  static __device__ __forceinline__ void read_in_order(const uint8_t* block, int g, int t,
+                                                       uint32_t (&a)[kProducts][2][4]) {
+    read_g16_pairs_in_order(block, g, t, a[0]);
+    split(a);
+  }
+  static __device__ __forceinline__ void split(uint32_t (&a)[kProducts][2][4]) {
     HELIOS_UNROLL for (int i = 0; i < 8; i++) {
       uint32_t& pair = a[0][i / 4][i % 4];
       const float low = __half2float(__ushort_as_half(uint16_t(pair))),
@@ -84,13 +120,22 @@ struct F16Weights : FloatG16<__half> {
 };
 
 template <class Weights>
-__device__ __forceinline__ void read_fragment(const uint8_t* block, int lane, G16Fragment<Weights>& fragment) {
-  const int g = lane / 4;
-  Weights::read(block, g, lane % 4, fragment.a);
+__device__ __forceinline__ void read_scales(const uint8_t* block, int lane, G16Fragment<Weights>& fragment) {
   for (int i = 0; i < 2; i++) {
-    fragment.scale[i] = Weights::scale(block, 2 * g + i);
-    fragment.offset[i] = Weights::kHasOffset ? Weights::offset(block, 2 * g + i) : 0.f;
+    fragment.scale[i] = Weights::scale(block, lane / 4 * 2 + i);
+    fragment.offset[i] = Weights::kHasOffset ? Weights::offset(block, lane / 4 * 2 + i) : 0.f;
   }
+}
+template <class Weights>
+__device__ __forceinline__ void read_fragment(const uint8_t* block, int lane, G16Fragment<Weights>& fragment) {
+  Weights::read(block, lane / 4, lane % 4, fragment.a);
+  read_scales(block, lane, fragment);
+}
+// The same rows with the inputs in ascending order, as wgmma meets them: half h has inputs 16h .. 16h+15.
+template <class Weights>
+__device__ __forceinline__ void read_fragment_in_order(const uint8_t* block, int lane, G16Fragment<Weights>& fragment) {
+  Weights::read_in_order(block, lane / 4, lane % 4, fragment.a);
+  read_scales(block, lane, fragment);
 }
 
 // The lane's part of 8 rows of a block's inputs, 64 bytes a row: inputs 8t..8t+7 of row g.

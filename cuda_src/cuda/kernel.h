@@ -20,11 +20,12 @@
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
 
-#include "instructions.h"
-
 // Before a loop whose turns are constants and index registers; and before one that would cost too many of them.
 #define HELIOS_UNROLL _Pragma("unroll")
 #define HELIOS_NO_UNROLL _Pragma("unroll 1")
+#include "instructions.h"
+#include "warpgroup.h"
+
 #define HELIOS_SHARED(type, name, n) __shared__ type name[n]
 
 // Dynamic shared memory, from its first byte on.

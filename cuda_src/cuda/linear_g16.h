@@ -1,4 +1,5 @@
-// y = W x for g16k8 weights and bf16 rows on the tensor cores, in two forms with one sum.
+// y = W x for g16k8 weights and bf16 rows on the tensor cores, in two forms with one sum. (sm_90a has forms of its own,
+// in linear_g16_warpgroup.h.)
 //
 // The blocks of 32 inputs are cut into kG16Parts parts by their number alone. A part's sum starts at zero and takes its
 // blocks in ascending order (add_block); an output is 0 + part 0 + part 1 + ... Both forms do this with one instruction
@@ -10,61 +11,25 @@
 // another before the parts are added. In flight are 8 warps x (stages - 1) x the weights of a stage (q4_1: 4 x 640
 // bytes): 18 KB for q4_0, 20 for q4_1, 26 for q8_0, 40 for bf16, 20 to 35 for a gate and its up group; twice that on a
 // multiprocessor with two blocks. An H200 needs about 64 KB there: q4 falls short, by arithmetic; no GPU has run this
-// yet. Floor: the weights' bytes once, at the memory's bandwidth; above 8 rows they come again from the
-// L2 cache.
+// yet. Floor: the weights' bytes once, at the memory's bandwidth; above 8 rows they come again from the L2 cache.
 //
 // Many rows, bound by the tensor cores: a thread block has 128 weight rows and 64 rows of x, each warp 32 x 32 of it; stages of
 // one block of inputs, kStages of them, by the whole thread block. Floor: 2 * rows * n_in * n_out operations (twice for
 // f16) at the rate of mma.sync; a stage reads 128 weight rows and 64 x rows, so the L2 cache has to give 64 + 18 (q4_1)
 // bytes an input for 16,384 operations.
 //
-// 256 threads, 105 to 128 registers, at most 80 KB of shared memory: two blocks on a multiprocessor (one with 100 KB).
+// Registers, shared memory and blocks of a multiprocessor: linear_g16.cu.
 #pragma once
-#include "g16_fragments.h"
-#include "silu.h"
+#include "g16_map.h"
+#include "linear_g16_warpgroup.h"
 
 namespace helios::cuda {
 
-constexpr int kG16Warps = 8, kG16Threads = kG16Warps * kWarpLanes, kG16Parts = kG16Warps, kFewRows = 32;
+constexpr int kFewRows = 32;
 
-enum G16Output { kG16Store, kG16Add, kG16SiluGate };
-
-__device__ __forceinline__ int32_t part_begin(int32_t n_blocks, int part) {
-  return int32_t(int64_t(n_blocks) * part / kG16Parts);
-}
-template <G16Output kOutput>
-__device__ __forceinline__ void put(float* y, float v, float up) {
-  *y = kOutput == kG16SiluGate ? silu(v) * up : kOutput == kG16Add ? *y + v : v;
-}
 // Pieces of 16 bytes, one after the other, by n threads.
 __device__ __forceinline__ void copy_pieces(uint8_t* to, const uint8_t* from, int n_pieces, int me, int n) {
   for (int i = me; i < n_pieces; i += n) copy_async_16(to + 16 * i, from + 16 * i);
-}
-
-// The operands of a launch. A group is 16 rows of W; the outputs of the SiLU gate take two.
-struct G16Map {
-  const uint8_t* weight;
-  const uint16_t* x;
-  const float* sums;
-  float* y;
-  int64_t group_nbytes, y_stride;
-  int32_t n_rows, n_in, n_out, n_blocks, n_groups;
-};
-template <class Weights, G16Output kOutput, class Args>
-__device__ G16Map g16_map(const Args& a) {
-  const int32_t n_blocks = a.n_in / kG16Inputs, n_out_groups = (a.n_out + kG16Rows - 1) / kG16Rows;
-  const uint16_t* x = as<uint16_t>(a.x);
-  return {as<uint8_t>(a.weight),
-          x,
-          reinterpret_cast<const float*>(x + int64_t(a.rows_capacity) * a.n_in),
-          as<float>(a.y),
-          int64_t(n_blocks) * Weights::kNbytes,
-          a.y_stride,
-          live_count(a.n_rows, a.rows_capacity),
-          a.n_in,
-          a.n_out,
-          n_blocks,
-          kOutput == kG16SiluGate ? 2 * n_out_groups : n_out_groups};
 }
 
 template <class Weights, G16Output kOutput>
@@ -252,7 +217,8 @@ struct ManyRows {
   }
 };
 
-// The grid has room for either form at any live count.
+// The grid has room for either form at any live count, and so for those of sm_90a: their tiles have as many weight rows or
+// more, and no fewer rows of x.
 template <class Weights, G16Output kOutput>
 __host__ __device__ int64_t n_g16_blocks(int32_t n_out, int32_t rows_capacity) {
   const int64_t few = FewRows<Weights, kOutput>::n_tiles(n_out, rows_capacity < kFewRows ? rows_capacity : kFewRows);
@@ -262,10 +228,9 @@ __host__ __device__ int64_t n_g16_blocks(int32_t n_out, int32_t rows_capacity) {
 }
 template <class Weights, G16Output kOutput>
 __host__ __device__ constexpr int64_t g16_shared_nbytes() {
-  constexpr int few = FewRows<Weights, kOutput>::kNbytes, many = ManyRows<Weights, kOutput>::kNbytes;
-  constexpr int64_t nbytes = few > many ? few : many;
-  static_assert(nbytes <= 80 << 10, "two blocks in the 164 KB of sm_80");
-  return nbytes;
+  static_assert(FewRows<Weights, kOutput>::kNbytes <= kG16SharedNbytes, "few rows");
+  static_assert(ManyRows<Weights, kOutput>::kNbytes <= kG16SharedNbytes, "many rows");
+  return kG16SharedNbytes;
 }
 
 template <class Weights, G16Output kOutput, class Args>
@@ -275,6 +240,7 @@ __device__ __forceinline__ void linear_g16(const Args& a) {
   start_kernel_after();
   const G16Map map = g16_map<Weights, kOutput>(a);
   const int64_t tile = blockIdx.x;
+  if (has_warpgroups()) return WarpgroupForms<Weights, kOutput>::run(map, shared);
   if (map.n_rows <= kFewRows) {
     if (tile < FewRows<Weights, kOutput>::n_tiles(map.n_out, map.n_rows)) FewRows<Weights, kOutput>::run(map, shared, tile);
   } else {

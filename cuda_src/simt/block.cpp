@@ -93,6 +93,9 @@ class Engine : public Block {
  public:
   Engine() : threads_(kMaxThreads), warps_(kMaxThreads / kWarp), shared_(kSharedBytes + kSharedAlignment) {
     for (int i = 0; i < kMaxThreads; i++) threads_[size_t(i)].stack_top = stacks_.top(i);
+    threads = threads_.data(), warps = warps_.data();
+    const uintptr_t begin = reinterpret_cast<uintptr_t>(shared_.data());
+    shared_begin = shared_.data() + (kSharedAlignment - begin % kSharedAlignment) % kSharedAlignment;
   }
 
   bool run(const char* kernel, Entry entry, const void* args, const HeliosGeometry& geometry, uint32_t block);
@@ -100,6 +103,9 @@ class Engine : public Block {
   int barrier(const Site& site, int value, int neutral, int (*combine)(int, int));
   void finish_warp(uint32_t mask);
   void fail(const std::string& reason);
+  void wait_until_woken(const void* awaited, const Site& site);
+  void wake(const void* awaited);
+  void give_way();
   void switch_away();
   void run_thread();
 
@@ -109,7 +115,7 @@ class Engine : public Block {
   const void* args_ = nullptr;
   Conduct conduct_;
   uint64_t random_ = 0;
-  int n_threads_ = 0, n_alive_ = 0, n_in_barrier_ = 0, barrier_value_ = 0, barrier_result_ = 0;
+  int n_alive_ = 0, n_in_barrier_ = 0, barrier_value_ = 0, barrier_result_ = 0;
   bool is_failed_ = false;
   std::vector<Thread> threads_;
   std::vector<Warp> warps_;
@@ -117,7 +123,6 @@ class Engine : public Block {
   size_t first_ready_ = 0;
   std::vector<unsigned char> shared_;
   std::vector<SharedArray> arrays_;
-  size_t shared_used_ = 0;
   Stacks stacks_;
   void* own_stack_ = nullptr;
 
@@ -140,7 +145,7 @@ void start_thread() {
 }
 
 bool Engine::run(const char* kernel, Entry entry, const void* args, const HeliosGeometry& geometry, uint32_t block) {
-  const int n_threads = geometry.n_threads;
+  n_threads = geometry.n_threads;
   {
     std::lock_guard<std::mutex> lock(book().mutex);
     conduct_ = book().conduct;
@@ -148,10 +153,11 @@ bool Engine::run(const char* kernel, Entry entry, const void* args, const Helios
   kernel_ = kernel, entry_ = entry, args_ = args;
   random_ = (conduct_.seed + 1) * 0x9e3779b97f4a7c15ull + block;
   index = {block, 0, 0}, grid = {uint32_t(geometry.n_blocks), 1, 1}, size = {uint32_t(n_threads), 1, 1};
-  copies = conduct_.copies, dynamic_shared_nbytes = size_t(geometry.shared_nbytes);
-  n_threads_ = n_alive_ = n_threads;
-  n_in_barrier_ = 0, is_failed_ = false, shared_used_ = 0, first_ready_ = 0;
+  copies = conduct_.copies, architecture = conduct_.architecture, dynamic_shared_nbytes = size_t(geometry.shared_nbytes);
+  n_alive_ = n_threads;
+  n_in_barrier_ = 0, is_failed_ = false, shared_end = shared_begin, first_ready_ = 0;
   arrays_.clear(), ready_.clear();
+  begin_asynchronous(*this);
   for (int i = 0; i < n_threads; i++) {
     Thread& thread = threads_[size_t(i)];
     thread.index = {uint32_t(i), 0, 0};
@@ -159,6 +165,7 @@ bool Engine::run(const char* kernel, Entry entry, const void* args, const Helios
     thread.warp = &warps_[size_t(i / kWarp)];
     thread.warp->arrived = 0;
     thread.copy_group = 0;
+    thread.has_unfenced_copies = thread.may_multiply = false;
     thread.copies.clear();
     forget_frames(thread.stack_top - kStackUsedBytes, kStackUsedBytes);
     thread.stack_pointer = prepare_stack(thread.stack_top, start_thread);
@@ -169,6 +176,7 @@ bool Engine::run(const char* kernel, Entry entry, const void* args, const Helios
   switch_stack(&own_stack_, thread->stack_pointer);
   current = outer;
   if (n_alive_ != 0 && !is_failed_) report_waiting();
+  if (const std::string left = unfinished(*this); !left.empty() && !is_failed_) fail(left);
   check_shared();
   return !is_failed_;
 }
@@ -183,7 +191,7 @@ void Engine::run_thread() {
   if (n_alive_ != 0 && n_in_barrier_ == n_alive_) {  // those that ended are not waited for
     barrier_result_ = barrier_value_;
     n_in_barrier_ = 0;
-    for (int i = 0; i < n_threads_; i++)
+    for (int i = 0; i < n_threads; i++)
       if (threads_[size_t(i)].state == State::in_barrier) make_ready(threads_[size_t(i)]);
   }
   switch_away();
@@ -229,7 +237,7 @@ int Engine::barrier(const Site& site, int value, int neutral, int (*combine)(int
   Thread& me = *thread;
   me.site = site;
   barrier_value_ = combine(n_in_barrier_ == 0 ? neutral : barrier_value_, value);
-  for (int i = 0; n_in_barrier_ != 0 && i < n_threads_; i++) {
+  for (int i = 0; n_in_barrier_ != 0 && i < n_threads; i++) {
     const Thread& other = threads_[size_t(i)];
     if (other.state != State::in_barrier) continue;
     if (other.site.line == site.line && other.site.file == site.file) break;  // one is enough: the others met it
@@ -244,13 +252,17 @@ int Engine::barrier(const Site& site, int value, int neutral, int (*combine)(int
   }
   n_in_barrier_ = 0;
   barrier_result_ = barrier_value_;
-  for (int i = 0; i < n_threads_; i++)
+  for (int i = 0; i < n_threads; i++)
     if (threads_[size_t(i)].state == State::in_barrier) make_ready(threads_[size_t(i)]);
-  if (conduct_.order != Order::first_in) {  // the last to arrive has no right to go first
-    make_ready(me);
-    switch_away();
-  }
+  give_way();
   return barrier_result_;
+}
+
+// The last to arrive has no right to go first.
+void Engine::give_way() {
+  if (conduct_.order == Order::first_in) return;
+  make_ready(*thread);
+  switch_away();
 }
 
 // The lanes of a finished warp operation go on. All of them must have called the same one.
@@ -270,6 +282,17 @@ void Engine::finish_warp(uint32_t mask) {
   }
 }
 
+void Engine::wait_until_woken(const void* awaited, const Site& site) {
+  Thread& me = *thread;
+  me.site = site, me.awaited = awaited, me.state = State::waiting;
+  switch_away();
+}
+void Engine::wake(const void* awaited) {
+  for (int i = 0; i < n_threads; i++)
+    if (threads_[size_t(i)].state == State::waiting && threads_[size_t(i)].awaited == awaited)
+      make_ready(threads_[size_t(i)]);
+}
+
 void Engine::fail(const std::string& reason) {
   is_failed_ = true;
   record_failure(std::string("kernel ") + kernel_ + ", block " + std::to_string(index.x) + ": " + reason);
@@ -279,7 +302,7 @@ void Engine::fail(const std::string& reason) {
 void Engine::report_waiting() {
   std::string waiting;
   std::vector<Site> named;
-  for (int i = 0; i < n_threads_ && named.size() < 4; i++) {
+  for (int i = 0; i < n_threads && named.size() < 4; i++) {
     const Thread& waiter = threads_[size_t(i)];
     if (waiter.state == State::ended) continue;
     bool is_named = false;
@@ -294,23 +317,23 @@ void Engine::report_waiting() {
 
 void* Engine::shared(const void* key, const char* name, size_t nbytes) {
   for (const SharedArray& array : arrays_)
-    if (array.key == key) return shared_.data() + array.offset;
-  const size_t skewed = reinterpret_cast<uintptr_t>(shared_.data()) % kSharedAlignment, end = skewed + shared_used_,
-               offset = (end + kSharedAlignment - 1) / kSharedAlignment * kSharedAlignment - skewed;
-  if (offset + nbytes + kCanaryBytes > shared_.size()) {
+    if (array.key == key) return shared_begin + array.offset;
+  const size_t used = size_t(shared_end - shared_begin),
+               offset = (used + kSharedAlignment - 1) / kSharedAlignment * kSharedAlignment;
+  if (offset + nbytes + kCanaryBytes > kSharedBytes) {
     fail(std::string("shared array ") + name + " does not fit in " + std::to_string(kSharedBytes) + " bytes");
     switch_away();
   }
   arrays_.push_back({key, name, offset, nbytes});
-  shared_used_ = offset + nbytes + kCanaryBytes;
-  memset(shared_.data() + offset, kUnset, nbytes + kCanaryBytes);
-  return shared_.data() + offset;
+  shared_end = shared_begin + offset + nbytes + kCanaryBytes;
+  memset(shared_begin + offset, kUnset, nbytes + kCanaryBytes);
+  return shared_begin + offset;
 }
 
 void Engine::check_shared() {
   for (const SharedArray& array : arrays_)
     for (size_t i = 0; i < kCanaryBytes; i++)
-      if (shared_[array.offset + array.nbytes + i] != kUnset)
+      if (shared_begin[array.offset + array.nbytes + i] != kUnset)
         return fail(std::string("wrote past the end of shared array ") + array.name);
 }
 
@@ -342,6 +365,11 @@ void wait_in_warp(uint32_t, const Site&) {
   static_cast<Engine*>(current)->switch_away();
 }
 void end_warp_operation(uint32_t mask) { static_cast<Engine*>(current)->finish_warp(mask); }
+void wait_until_woken(const void* awaited, const Site& site) {
+  static_cast<Engine*>(current)->wait_until_woken(awaited, site);
+}
+void wake(const void* awaited) { static_cast<Engine*>(current)->wake(awaited); }
+void give_way() { static_cast<Engine*>(current)->give_way(); }
 void fail_here(const Site& site, const char* reason) {
   auto* block = static_cast<Engine*>(current);
   block->fail(std::string(reason) + " in " + place(site));
@@ -350,8 +378,6 @@ void fail_here(const Site& site, const char* reason) {
   block->switch_away();
 }
 
-namespace {
-
 void make(const Copy& copy) {
   if (copy.from) {
     memcpy(copy.to, copy.from, size_t(copy.nbytes));
@@ -359,8 +385,6 @@ void make(const Copy& copy) {
     memset(copy.to, 0, size_t(copy.nbytes));
   }
 }
-
-}  // namespace
 
 void copy_async(void* to, const void* from, int nbytes, const Site& site) {
   if ((reinterpret_cast<uintptr_t>(to) | reinterpret_cast<uintptr_t>(from)) % uintptr_t(nbytes))
@@ -376,6 +400,7 @@ void copy_async(void* to, const void* from, int nbytes, const Site& site) {
 // Until at most the last n_pending groups are under way.
 void wait_for_copies(int n_pending) {
   Thread& me = *current->thread;
+  me.has_unfenced_copies = true;
   size_t n_done = 0;
   for (; n_done < me.copies.size() && me.copies[n_done].group < me.copy_group - n_pending; n_done++)
     make(me.copies[n_done]);

@@ -7,6 +7,7 @@
 
 #include "emulator.h"
 #include "instructions.h"
+#include "warpgroup.h"
 
 #define __global__
 #define __device__

@@ -18,10 +18,12 @@ constexpr int kWarp = 32, kMaxThreads = 1024, kSlotBytes = 48;
 
 enum class Order : int { first_in, last_in, random };  // which of the fibers that could run, runs next
 enum class Copies : int { eager, deferred };  // whether an asynchronous copy happens at once, or when waited for
+enum class Architecture : int { sm_80, sm_90a };  // whose instructions a kernel finds
 struct Conduct {
   Order order = Order::first_in;
   uint64_t seed = 0;
   Copies copies = Copies::eager;
+  Architecture architecture = Architecture::sm_80;
 };
 
 // Sets how the blocks that start from now on are run, and forgets a failure.
@@ -46,11 +48,27 @@ struct Copy {  // `from` null: zeros
   const void* from;
   int nbytes, group;
 };
+struct BulkCopy {
+  Copy copy;
+  uint64_t* barrier;
+};
+struct Multiply {  // a lane's part of a product of wgmma
+  float* d;
+  uint64_t b;
+  uint32_t a[4];
+  int16_t n;
+  bool adds;
+};
+struct WarpProduct {
+  Multiply lanes[kWarp];
+};
 struct Warp {
   uint32_t arrived = 0;
+  std::vector<WarpProduct> products;  // under way
+  uint64_t n_products = 0, products_digest = 0;  // of all that it started: the same in the warps of a warpgroup
   alignas(16) unsigned char in[kWarp][kSlotBytes], out[kWarp][kSlotBytes];
 };
-enum class State : uint8_t { ready, in_barrier, in_warp, ended };
+enum class State : uint8_t { ready, in_barrier, in_warp, waiting, ended };
 
 struct Thread {
   void* stack_pointer;
@@ -60,7 +78,9 @@ struct Thread {
   State state;
   Warp* warp;
   uint32_t mask;  // of the warp operation that it waits in
-  Site site;      // where it waits
+  const void* awaited;  // what it waits for
+  Site site;            // where it waits
+  bool has_unfenced_copies, may_multiply;
   int copy_group;
   std::vector<Copy> copies;
 };
@@ -70,7 +90,16 @@ struct Block {
   Index index, grid, size;
   Thread* thread;
   Copies copies;
+  Architecture architecture;
   size_t dynamic_shared_nbytes;
+  int n_threads;
+  Thread* threads;
+  Warp* warps;
+  unsigned char *shared_begin, *shared_end;
+  // Of the instructions of sm_90a (warpgroup.cpp).
+  int n_in_named_barrier[16];
+  std::vector<uint64_t*> mbarriers;
+  std::vector<BulkCopy> bulk_copies;  // under way
 };
 extern thread_local Block* current __attribute__((tls_model("initial-exec")));
 
@@ -78,9 +107,16 @@ void* shared_array(const void* key, const char* name, size_t nbytes);
 int barrier(const Site& site, int value, int neutral, int (*combine)(int, int));
 void wait_in_warp(uint32_t mask, const Site& site);
 void end_warp_operation(uint32_t mask);
+void wait_until_woken(const void* awaited, const Site& site);
+void wake(const void* awaited);
+void give_way();
 void fail_here(const Site& site, const char* reason);
 void copy_async(void* to, const void* from, int nbytes, const Site& site);
 void wait_for_copies(int n_pending);
+void make(const Copy& copy);
+// Before and after a block: what the instructions of sm_90a keep, and what is wrong with it at the end.
+void begin_asynchronous(Block& block);
+std::string unfinished(const Block& block);
 
 // A warp operation: every lane of the mask leaves its input; the last one to arrive runs body(warp) for all of them.
 template <class Out, class In, class Body>

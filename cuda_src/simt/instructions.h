@@ -38,26 +38,34 @@ struct Operands {
 struct Accumulators {
   float d[4];
 };
+typedef float Columns __attribute__((vector_size(32)));
+inline void add_product(Columns (&d)[16], const float (&a)[16][16], const Columns (&b)[16]) {
+  for (int row = 0; row < 16; row++)
+    for (int k = 0; k < 16; k++) d[row] += a[row][k] * b[k];
+}
+// The elements of a lane's registers.
+inline void spread(float (&a)[16][16], const uint32_t (&of_lane)[4], int lane) {
+  const int g = lane / 4, t = lane % 4;
+  for (int i = 0; i < 4; i++) {
+    a[g + i % 2 * 8][2 * t + i / 2 * 8] = low_half(of_lane[i]);
+    a[g + i % 2 * 8][2 * t + i / 2 * 8 + 1] = high_half(of_lane[i]);
+  }
+}
 inline void multiply_add(Warp& warp) {
-  typedef float Columns __attribute__((vector_size(32)));
   float a[16][16];
   Columns b[16], d[16];
   for (int lane = 0; lane < kWarp; lane++) {
     Operands of_lane;
     memcpy(&of_lane, warp.in[lane], sizeof of_lane);
+    spread(a, of_lane.a, lane);
     const int g = lane / 4, t = lane % 4;
-    for (int i = 0; i < 4; i++) {
-      a[g + i % 2 * 8][2 * t + i / 2 * 8] = low_half(of_lane.a[i]);
-      a[g + i % 2 * 8][2 * t + i / 2 * 8 + 1] = high_half(of_lane.a[i]);
-      d[g + i / 2 * 8][2 * t + i % 2] = of_lane.d[i];
-    }
+    for (int i = 0; i < 4; i++) d[g + i / 2 * 8][2 * t + i % 2] = of_lane.d[i];
     for (int i = 0; i < 2; i++) {
       b[2 * t + 8 * i][g] = low_half(of_lane.b[i]);
       b[2 * t + 8 * i + 1][g] = high_half(of_lane.b[i]);
     }
   }
-  for (int row = 0; row < 16; row++)
-    for (int k = 0; k < 16; k++) d[row] += a[row][k] * b[k];
+  add_product(d, a, b);
   for (int lane = 0; lane < kWarp; lane++) {
     Accumulators given;
     for (int i = 0; i < 4; i++) given.d[i] = d[lane / 4 + i / 2 * 8][lane % 4 * 2 + i % 2];

@@ -39,8 +39,9 @@ const HeliosKernelLibrary library = {
 HELIOS_EXPORT const HeliosKernelLibrary* helios_kernel_library(void) { return &helios::library; }
 
 // How blocks are run from now on (Conduct in emulator.h); a failure is forgotten.
-HELIOS_EXPORT void helios_simt_set_conduct(int32_t order, uint64_t seed, int32_t copies) {
-  helios::simt::set_conduct({helios::simt::Order(order), seed, helios::simt::Copies(copies)});
+HELIOS_EXPORT void helios_simt_set_conduct(int32_t order, uint64_t seed, int32_t copies, int32_t architecture) {
+  helios::simt::set_conduct({helios::simt::Order(order), seed, helios::simt::Copies(copies),
+                             helios::simt::Architecture(architecture)});
 }
 // The first failure since then, empty when there is none, cut to `size` bytes.
 HELIOS_EXPORT void helios_simt_failure(char* text, size_t size) {

@@ -7,7 +7,7 @@ import functools
 import itertools
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from helios.device import libraries
@@ -20,24 +20,32 @@ class Conduct:
     order: str = "first_in"
     copies: str = "eager"
     seed: int = 0
+    architecture: str = "sm_80"
 
     @property
-    def words(self) -> tuple[int, int, int]:
-        return ("first_in", "last_in", "random").index(self.order), self.seed, ("eager", "deferred").index(self.copies)
+    def words(self) -> tuple[int, int, int, int]:
+        return (
+            ("first_in", "last_in", "random").index(self.order),
+            self.seed,
+            ("eager", "deferred").index(self.copies),
+            ("sm_80", "sm_90a").index(self.architecture),
+        )
 
     def __str__(self) -> str:
-        return f"{self.order}-{self.copies}"
+        return f"{self.order}-{self.copies}" + ("" if self.architecture == "sm_80" else f"-{self.architecture}")
 
 
 CONDUCTS = [
     Conduct(*both, seed=11) for both in itertools.product(("first_in", "last_in", "random"), ("eager", "deferred"))
 ]
+# The same with the instructions of sm_90a.
+SM_90A_CONDUCTS = [replace(conduct, architecture="sm_90a") for conduct in CONDUCTS]
 
 
 @functools.cache
 def _library() -> Any:
     library = ctypes.CDLL(str(libraries.simt_kernel_library()))
-    library.helios_simt_set_conduct.argtypes = (ctypes.c_int32, ctypes.c_uint64, ctypes.c_int32)
+    library.helios_simt_set_conduct.argtypes = (ctypes.c_int32, ctypes.c_uint64, ctypes.c_int32, ctypes.c_int32)
     library.helios_simt_set_conduct.restype = None
     library.helios_simt_failure.argtypes = (ctypes.c_char_p, ctypes.c_size_t)
     library.helios_simt_failure.restype = None

@@ -22,7 +22,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
     """run(kernel, fault, conduct): what the kernel gives for INPUT, and the failure."""
     path = tmp_path_factory.mktemp("simt") / "libfaults.so"
     simt = ROOT / "cuda_src" / "simt"
-    sources = [NATIVE / "faults.cu", simt / "block.cpp", simt / "fiber.cpp"]
+    sources = [NATIVE / "faults.cu", *(simt / f"{name}.cpp" for name in ("block", "fiber", "warpgroup"))]
     flags = ["-x", "c++", "-O1", "-shared", "-fPIC", "-fvisibility=hidden", f"-I{ROOT / 'cuda_src'}"]
     result = compile_cpp(path, sources, flags)
     assert result.returncode == 0, result.stderr
@@ -37,7 +37,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
     def run_kernel(name: str, fault: int, conduct: Conduct) -> tuple[np.ndarray, str]:
         given, failure = np.full(2 * N, np.nan, np.float32), ctypes.create_string_buffer(1000)
         source = MATRICES if name == "matrices" else INPUT
-        library.run_fault(name.encode(), source, given, fault, *conduct.words, failure, len(failure))
+        library.run_fault(name.encode(), source, given, fault, *conduct.words[:3], failure, len(failure))
         return given[: len(RIGHT[name])], failure.value.decode()
 
     return run_kernel

@@ -1,4 +1,4 @@
-"""The tensor-core linear maps: both forms over ragged shapes, in every order and copy mode; faults planted in them show."""
+"""The tensor-core linear maps: every form over ragged shapes, in every order and copy mode; faults planted in them show."""
 
 from __future__ import annotations
 
@@ -13,13 +13,14 @@ import numpy as np
 import pytest
 
 from tests.device.compiling import ROOT, compile_cpp
+from tests.kernels import test_linear
 from tests.kernels.formats import BF16_ROWS, random_weights
 from tests.kernels.harness import Library, load
 from tests.kernels.test_linear import make_input, relative_error, run_linear
-from tests.simt.conduct import CONDUCTS, Conduct, conducted
+from tests.simt.conduct import CONDUCTS, SM_90A_CONDUCTS, Conduct, conducted
 
 NATIVE = Path(__file__).parent / "native"
-CAPACITY = 70  # room for both forms
+CAPACITY = 70  # room for every form
 # Fewer blocks of 32 inputs than parts, as many, and parts that differ; outputs that end in the middle of a group and of a tile.
 SHAPES = [(5, 32, 3), (40, 96, 8), (16, 256, 32), (140, 288, 33), (272, 576, 70)]  # n_out, n_in, n_rows
 
@@ -65,13 +66,16 @@ class Case:
 
 @pytest.mark.parametrize("layout", BF16_ROWS)
 @pytest.mark.parametrize("kernel", ["linear", "linear_add", "linear_silu_gate"])
-def test_both_forms_agree_with_float64_and_the_cpu_in_every_conduct(layout: str, kernel: str) -> None:
+@pytest.mark.parametrize("conducts", [CONDUCTS, SM_90A_CONDUCTS], ids=["sm_80", "sm_90a"])
+def test_every_form_agrees_with_float64_and_the_cpu_in_every_conduct(
+    layout: str, kernel: str, conducts: list[Conduct]
+) -> None:
     """CARD-3."""
     simt, cpu = load("simt"), load("x86-64")
     for shape in SHAPES:
         case = Case.random(layout, kernel, *shape)
         outputs = []
-        for conduct in CONDUCTS:
+        for conduct in conducts:
             with conducted(conduct):
                 outputs.append(case.run(simt))
         assert relative_error(outputs[0], case.expected(simt)) < 1e-6
@@ -81,35 +85,65 @@ def test_both_forms_agree_with_float64_and_the_cpu_in_every_conduct(layout: str,
 
 
 @pytest.mark.parametrize("layout", BF16_ROWS)
-def test_a_row_alone_has_the_bits_that_it_has_in_the_form_for_many(layout: str) -> None:
-    """Design 7: exactness."""
+@pytest.mark.parametrize("conduct", [Conduct(), Conduct(architecture="sm_90a")], ids=["sm_80", "sm_90a"])
+def test_a_row_alone_has_the_bits_that_it_has_in_every_form_for_more(layout: str, conduct: Conduct) -> None:
+    """Design 7: exactness. 8 and 32 are the most rows of a form."""
     simt = load("simt")
     case = Case.random(layout, "linear", 140, 608, CAPACITY)
-    together = case.run(simt)
-    for row in (0, 31, 32, 63, 64, 69):
-        for capacity in (1, CAPACITY):
-            alone = case.run(simt, slice(row, row + 1), capacity)
-            assert (alone.view(np.uint32) == together[row : row + 1].view(np.uint32)).all()
+    with conducted(conduct):
+        together = case.run(simt)
+        for n_rows in (1, 8, 9, 32, 33):
+            some = case.run(simt, slice(0, n_rows))
+            assert (some.view(np.uint32) == together[:n_rows].view(np.uint32)).all()
+        for row in (0, 31, 32, 63, 64, 69):
+            for capacity in (1, CAPACITY):
+                alone = case.run(simt, slice(row, row + 1), capacity)
+                assert (alone.view(np.uint32) == together[row : row + 1].view(np.uint32)).all()
+
+
+@pytest.mark.parametrize("layout", BF16_ROWS)
+def test_what_is_asked_of_linear_maps_holds_on_sm_90a(layout: str) -> None:
+    """CARD-3."""
+    simt = load("simt")
+    with conducted(SM_90A_CONDUCTS[-1]):
+        test_linear.test_outputs_are_those_of_float64_on_the_same_inputs(simt, layout, 99, 288)
+        test_linear.test_linear_add_adds_and_silu_gate_gates(simt, layout)
+        test_linear.test_a_row_that_is_not_finite_stays_alone(simt, layout)
 
 
 Run = Callable[[Case, Conduct], tuple[np.ndarray, str]]
 
 
-def planted(directory: Path, faults: dict[str, str]) -> Run:
-    """linear.q4_1.g16k8 compiled from its source with each text replaced, run outside the kernel library."""
-    cuda = ROOT / "cuda_src" / "cuda"
-    header = (cuda / "linear_g16.h").read_text()
-    for right, wrong in faults.items():
-        assert header.count(right) == 1, f"linear_g16.h has no one place like {right}"
-        header = header.replace(right, wrong)
-    (directory / "linear_g16.h").write_text(header)
-    simt = ROOT / "cuda_src" / "simt"
-    sources = [NATIVE / "planted_linear.cu", simt / "block.cpp", simt / "fiber.cpp"]
-    include = [f"-I{directory}", f"-I{cuda}", f"-I{ROOT / 'cuda_src'}"]
-    flags = ["-x", "c++", "-O1", "-ffp-contract=off", "-shared", "-fPIC", "-fvisibility=hidden", *include]
-    result = compile_cpp(directory / "libplanted.so", sources, flags)
-    assert result.returncode == 0, result.stderr
-    return partial(run_planted, ctypes.CDLL(str(directory / "libplanted.so")))
+Plant = Callable[[dict[str, str]], Run]
+
+
+@pytest.fixture(scope="module")
+def plant(tmp_path_factory: pytest.TempPathFactory) -> Plant:
+    """plant({right: wrong}): linear.q4_1.g16k8 compiled from its source with each text replaced, run outside the kernel library."""
+    cuda, simt = ROOT / "cuda_src" / "cuda", ROOT / "cuda_src" / "simt"
+    optimised = ["-O1", "-ffp-contract=off", "-fPIC", "-fvisibility=hidden"]
+    emulator = []
+    for name in ("block", "fiber", "warpgroup"):
+        emulator.append(tmp_path_factory.mktemp("emulator") / f"{name}.o")
+        result = compile_cpp(emulator[-1], [simt / f"{name}.cpp"], ["-c", *optimised])
+        assert result.returncode == 0, result.stderr
+
+    def compile_planted(faults: dict[str, str]) -> Run:
+        headers = {name: (cuda / name).read_text() for name in ("linear_g16.h", "linear_g16_warpgroup.h")}
+        for right, wrong in faults.items():
+            (name,) = [name for name, text in headers.items() for _ in range(text.count(right))]
+            headers[name] = headers[name].replace(right, wrong)
+        directory = tmp_path_factory.mktemp("planted")
+        for name, text in headers.items():
+            (directory / name).write_text(text)
+        include = [f"-I{directory}", f"-I{cuda}"]
+        flags = [*map(str, emulator), *optimised, "-shared", *include, "-x", "c++"]
+        library = directory / "libplanted.so"
+        result = compile_cpp(library, [NATIVE / "planted_linear.cu"], flags)
+        assert result.returncode == 0, result.stderr
+        return partial(run_planted, ctypes.CDLL(str(library)))
+
+    return compile_planted
 
 
 def run_planted(library: ctypes.CDLL, case: Case, conduct: Conduct) -> tuple[np.ndarray, str]:
@@ -117,7 +151,7 @@ def run_planted(library: ctypes.CDLL, case: Case, conduct: Conduct) -> tuple[np.
     n_rows, n_in = case.x.shape
     stored = make_input(load("simt"), case.layout, case.x, CAPACITY).stored
     y, failure = np.zeros((CAPACITY, case.n_out), np.float32), ctypes.create_string_buffer(1000)
-    order, seed, copies = conduct.words
+    order, seed, copies, architecture = conduct.words
     arrays = (np.array([n_rows], np.int32), stored, case.weights.packed, y)
     library.run_planted(
         *(ctypes.c_void_p(array.ctypes.data) for array in arrays),
@@ -129,6 +163,7 @@ def run_planted(library: ctypes.CDLL, case: Case, conduct: Conduct) -> tuple[np.
             order,
             ctypes.c_uint64(seed),
             copies,
+            architecture,
             failure,
             ctypes.c_size_t(len(failure)),
         ),
@@ -137,6 +172,8 @@ def run_planted(library: ctypes.CDLL, case: Case, conduct: Conduct) -> tuple[np.
 
 
 FEW, MANY = (40, 1760, 8), (140, 288, 33)  # the first takes more stages than its ring has
+RING, SOME = (40, 7840, 8), (70, 3936, 20)  # the same for the tiles of two teams
+LARGE = {"kManyGroups = 512": "kManyGroups = 1"}  # every matrix has the tile of large ones
 FAULTS = {
     "few rows, the warp does not meet": (FEW, "__syncwarp();  // the stage", "// the stage"),
     "few rows, the parts are added too early": (FEW, "    __syncthreads();\n    const int me", "    const int me"),
@@ -153,20 +190,64 @@ FAULTS = {
         ),
     ),
 }
+SM_90A_FAULTS = {
+    "weights are not waited for": (RING, "        wait_for_phase(barriers + stage.slot, parity);\n", ""),
+    "the parity of the phase before": (SOME, "parity ^= stage.slot == 0", "parity = 0"),
+    "a group's copy expects too few bytes": (
+        *(
+            RING,
+            "arrive_and_expect(barriers + stage.slot, nbytes)",
+            "arrive_and_expect(barriers + stage.slot, nbytes - 16)",
+        ),
+    ),
+    "one arrival too few": (
+        RING,
+        "init_barrier(barriers + team.me, kTeamWarps)",
+        "init_barrier(barriers + team.me, kTeamWarps - 1)",
+    ),
+    "one stage of weights too many under way": (
+        *(SOME, "i < kStages - 1; i++) fetch_weights()", "i < kStages; i++) fetch_weights()"),
+    ),
+    "activations are not waited for": (RING, "wait_copies<kXStages - 2>()", "wait_copies<kXStages - 1>()"),
+    "activations are not fenced": (RING, "        fence_for_async();\n        team.sync()", "        team.sync()"),
+    "the team does not meet": (SOME, "        team.sync();  // the stage's inputs", "        // the stage's inputs"),
+    "products are not begun": (RING, "      begin_products();\n", ""),
+    "a product is scaled before its end": (MANY, "      end_products(product);\n", ""),
+    "the first part does not wait for the others' sums": (
+        *(RING, "return;\n    __syncthreads();\n    if (is_first)", "return;\n    if (is_first)"),
+    ),
+    "the other parts do not wait until their sums are read": (
+        *(SOME, "part * kPartThreads];\n    __syncthreads();\n", "part * kPartThreads];\n"),
+    ),
+}
 
 
 @pytest.fixture(scope="module")
-def right(tmp_path_factory: pytest.TempPathFactory) -> Run:
-    return planted(tmp_path_factory.mktemp("right"), {})
+def right(plant: Plant) -> Run:
+    return plant({})
 
 
-@pytest.mark.parametrize("fault", FAULTS)
-def test_a_planted_fault_shows_in_some_conduct(tmp_path: Path, right: Run, fault: str) -> None:
+def test_a_large_matrix_gives_the_bits_of_a_small_one_on_sm_90a(right: Run, plant: Plant) -> None:
+    """Design 7: the size of a matrix chooses a tile, never a sum."""
+    large = plant(LARGE)
+    for shape in (RING, (99, 288, 3), (5, 32, 8)):
+        case = Case.random("q4_1.g16k8", "linear", *shape)
+        expected, failure = right(case, SM_90A_CONDUCTS[0])
+        assert failure == ""
+        for conduct in SM_90A_CONDUCTS:
+            y, failure = large(case, conduct)
+            assert failure == ""
+            assert (y.view(np.uint32) == expected.view(np.uint32)).all()
+
+
+@pytest.mark.parametrize("fault", [*FAULTS, *SM_90A_FAULTS])
+def test_a_planted_fault_shows_in_some_conduct(plant: Plant, right: Run, fault: str) -> None:
     """CARD-3."""
-    shape, text, wrong_text = FAULTS[fault]
-    wrong = planted(tmp_path, {text: wrong_text})
+    conducts = CONDUCTS if fault in FAULTS else SM_90A_CONDUCTS
+    shape, text, wrong_text = (FAULTS | SM_90A_FAULTS)[fault]
+    wrong = plant({text: wrong_text})
     case = Case.random("q4_1.g16k8", "linear", *shape)
-    expected, failure = right(case, Conduct())
+    expected, failure = right(case, conducts[0])
     assert failure == ""
     assert relative_error(expected, case.expected(load("simt"))) < 1e-6
-    assert any(failure or not np.array_equal(y, expected) for y, failure in (wrong(case, each) for each in CONDUCTS))
+    assert any(failure or not np.array_equal(y, expected) for y, failure in (wrong(case, each) for each in conducts))

@@ -67,12 +67,13 @@ def project(tmp_path: Path) -> Project:
     text = (ROOT / "cuda_src" / "kernels.h").read_text()
     start, end = text.index("// Every kernel of the vocabulary"), text.index("// Argument structs, generated")
     (source / "kernels.h").write_text(text[:start] + KERNELS_H + text[end:])
-    names = ("kernel.h", "launch.h", "instructions.h", "images.h", "table.cpp")
+    names = ("kernel.h", "launch.h", "instructions.h", "warpgroup.h", "images.h", "table.cpp")
     for name in (
         *(f"cuda/{name}" for name in names),
         "kernel_table.h",
         "simt/cuda.h",
         "simt/instructions.h",
+        "simt/warpgroup.h",
         "simt/emulator.h",
     ):
         shutil.copy(ROOT / "cuda_src" / name, source / name)
