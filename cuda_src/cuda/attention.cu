@@ -7,9 +7,9 @@
 // segment with a page id out of range counts as empty for the rows that see it; a row with no positions at all gets zeros.
 //
 // Floor: decode reads 4 * head_dim bytes (bf16; 2 * head_dim + 8 of q8) a position and KV head, once for all its query heads; a
-// prompt multiplies 2 * 2 * 2 * head_dim numbers a row, head and position (twice 2 for the split). As built, no architecture
-// spills: up to 249 registers a thread and 33,408 bytes of shared memory, 2 blocks a multiprocessor; a warp has 4 pages of keys
-// or of values on the way, 8 KiB of 64 dimensions, so 64 KiB a multiprocessor.
+// prompt multiplies 2 * 2 * 2 * head_dim numbers a row, head and position (twice 2 for the split). A lane's next two pieces of
+// keys and values are on the way while it multiplies one, over the softmax too: 8 KiB a warp. As built: up to 247 registers a
+// thread and 49,792 bytes of shared memory, 2 blocks a multiprocessor (of 128 dimensions; 1 with 256 where there are 100 KB).
 #include "attention_tile.h"
 
 namespace helios::cuda {
@@ -116,7 +116,7 @@ __device__ __forceinline__ int32_t next_rows(const Args& a, int32_t first, int32
 
 template <class Fragments, class Args>
 __device__ void attention_tiles(const Args& a) {
-  HELIOS_SHARED(TileScratch, scratch, 1);
+  HELIOS_DYNAMIC_SHARED(TileScratch, scratch);
   const int32_t n_rows = live_count(a.counts, HELIOS_COUNT_ROWS, a.rows_capacity);
   const Tiling tiling = tiling_of(a);
   const int32_t n_each = a.n_kv_heads * tiling.n_head_tiles;
@@ -126,7 +126,7 @@ __device__ void attention_tiles(const Args& a) {
     const int32_t end = first + tiling.n_rows < n_rows ? first + tiling.n_rows : n_rows;
     for (int32_t row = first; row < end;) {
       row = next_rows(a, row, end, tile);
-      if (tile.n_rows > 0) attend_rows<Fragments>(a, tile, scratch[0]);
+      if (tile.n_rows > 0) attend_rows<Fragments>(a, tile, *scratch);
     }
   }
 }
@@ -143,7 +143,7 @@ __host__ __device__ inline int64_t n_split_blocks(const Args& a) {
 }
 template <class Fragments, class Args>
 __device__ void attention_split_tiles(const Args& a) {
-  HELIOS_SHARED(TileScratch, scratch, 1);
+  HELIOS_DYNAMIC_SHARED(TileScratch, scratch);
   const int64_t n_rows = live_count(a.counts, HELIOS_COUNT_ROWS, a.rows_capacity);
   const Tiling tiling = tiling_of(a);
   const int64_t n_each = int64_t(a.n_kv_heads) * tiling.n_head_tiles;
@@ -154,7 +154,7 @@ __device__ void attention_split_tiles(const Args& a) {
     Tile tile = tile_of(a, tiling, in_row / tiling.n_head_tiles, in_row % tiling.n_head_tiles);
     tile.first_row = row, tile.n_rows = 1, tile.slot = as<int32_t>(a.row_slot)[row];
     tile.least_position = tile.largest_position = position;
-    attend_row_segment<Fragments>(a, tile, segment, scratch[0]);
+    attend_row_segment<Fragments>(a, tile, segment, *scratch);
   }
 }
 
@@ -180,12 +180,12 @@ __device__ void attention_merge(const HeliosArgs_attention_merge& a) {
 
 }  // namespace helios::cuda
 
-#define HELIOS_ATTENTION(format, Fragments)                                                       \
-  HELIOS_CUDA_KERNEL_WITH(attention_##format, helios::cuda::kThreads, 2,                          \
-                          helios::cuda::n_tiles(a, a.rows_capacity), 0, false,                     \
-                          helios::cuda::attention_tiles<helios::cuda::Fragments>(a))              \
-  HELIOS_CUDA_KERNEL_WITH(attention_split_##format, helios::cuda::kThreads, 2,                    \
-                          helios::cuda::n_split_blocks(a), 0, false,                               \
+#define HELIOS_ATTENTION(format, Fragments)                                                                      \
+  HELIOS_CUDA_KERNEL_WITH(attention_##format, helios::cuda::kThreads, 2, helios::cuda::n_tiles(a, a.rows_capacity), \
+                          helios::cuda::scratch_nbytes(a.head_dim), false,                                       \
+                          helios::cuda::attention_tiles<helios::cuda::Fragments>(a))                             \
+  HELIOS_CUDA_KERNEL_WITH(attention_split_##format, helios::cuda::kThreads, 2, helios::cuda::n_split_blocks(a),  \
+                          helios::cuda::scratch_nbytes(a.head_dim), false,                                       \
                           helios::cuda::attention_split_tiles<helios::cuda::Fragments>(a))
 HELIOS_ATTENTION(bf16, Bf16Fragments)
 HELIOS_ATTENTION(q8, Q8Fragments)

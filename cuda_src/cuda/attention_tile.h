@@ -14,11 +14,17 @@ namespace helios::cuda {
 constexpr int kTileRows = 16;
 
 struct TileScratch {
-  Chunk query[kMaxHeadDim / 16][2][kWarpLanes];           // as the matrix units take them: [step][high, low part][lane]
+  Chunk ring[kStages][kPieceChunks][kThreads];            // of each lane
   float values[kWarps][kValueTiles][kWarpLanes][4];       // of a group of dimensions
   float max[kWarps][kTileRows], sum[kWarps][kTileRows];   // of the warps' positions
   const char* heads[kSegmentPages];
+  Chunk query[kMaxHeadDim / 16][2][kWarpLanes];  // as the matrix units take them: [step][high, low part][lane]
 };
+// Steps of the keys that a query is multiplied with; what is past them of a scratch is not there.
+__host__ __device__ inline int32_t n_query_steps(int32_t head_dim) { return (head_dim + kKeyDims - 1) / kKeyDims * 2; }
+__host__ __device__ inline int64_t scratch_nbytes(int32_t head_dim) {
+  return int64_t(sizeof(TileScratch)) - (kMaxHeadDim / 16 - n_query_steps(head_dim)) * int64_t(sizeof(TileScratch::query[0]));
+}
 
 // Rows first_row .. of one slot, each with heads first_head .. : pair i is row i / n_heads, head i % n_heads.
 struct Tile {
@@ -29,7 +35,7 @@ struct Tile {
 template <class Args>
 __device__ void load_query(const Args& a, const Tile& tile, TileScratch& scratch) {
   const int32_t lane = int32_t(threadIdx.x) % kWarpLanes, g = lane / 4, t = lane % 4;
-  const int32_t n_steps = (a.head_dim + kKeyDims - 1) / kKeyDims * 2;
+  const int32_t n_steps = n_query_steps(a.head_dim);
   const int64_t stride = int64_t(a.n_heads + 2 * a.n_kv_heads) * a.head_dim;
   for (int32_t step = int32_t(threadIdx.x) / kWarpLanes; step < n_steps; step += kWarps) {
     const int32_t d = step / 2 * kKeyDims + 8 * t + 4 * (step % 2);
@@ -66,19 +72,24 @@ __device__ __forceinline__ void multiply_add_split(float (&d)[4], const uint32_t
 }
 
 template <class Fragments>
-__device__ __forceinline__ void scores_of(const WarpPages& pages, const TileScratch& scratch,
+__device__ __forceinline__ void scores_of(Pieces<Fragments>& pieces, const TileScratch& scratch,
                                           float (&scores)[kScoreTiles][4]) {
-  const int32_t lane = int32_t(threadIdx.x) % kWarpLanes, n_groups = (pages.head_dim + kKeyDims - 1) / kKeyDims;
+  const int32_t lane = int32_t(threadIdx.x) % kWarpLanes, n_groups = n_query_steps(pieces.pages.head_dim) / 2;
   HELIOS_NO_UNROLL
   for (int32_t group = 0; group < n_groups; group++) {
-    uint32_t b[kScoreTiles][2][2];
-    Fragments::keys(pages, group, b);
     HELIOS_UNROLL
-    for (int step = 0; step < 2; step++) {
-      const Chunk high = scratch.query[2 * group + step][0][lane], low = scratch.query[2 * group + step][1][lane];
+    for (int part = 0; part < Fragments::kKeyParts; part++) {
+      Chunk chunks[kPieceChunks];
+      pieces.take(chunks);
+      uint32_t b[Fragments::kPartTiles][2][2];
+      Fragments::keys(chunks, b);
       HELIOS_UNROLL
-      for (int tile = 0; tile < kScoreTiles; tile++)
-        multiply_add_split(scores[tile], high.words, low.words, b[tile][step]);
+      for (int step = 0; step < 2; step++) {
+        const Chunk high = scratch.query[2 * group + step][0][lane], low = scratch.query[2 * group + step][1][lane];
+        HELIOS_UNROLL
+        for (int tile = 0; tile < Fragments::kPartTiles; tile++)
+          multiply_add_split(scores[part * Fragments::kPartTiles + tile], high.words, low.words, b[tile][step]);
+      }
     }
   }
 }
@@ -120,30 +131,36 @@ __device__ __forceinline__ void multiply_rows(const Tile& tile, const int32_t* r
 }
 
 template <class Fragments>
-__device__ __forceinline__ void values_of(const WarpPages& pages, const Tile& tile, const int32_t* row_position,
-                                          int32_t first_position, int32_t group, const WeightParts& weights,
+__device__ __forceinline__ void values_of(Pieces<Fragments>& pieces, const Tile& tile, const int32_t* row_position,
+                                          int32_t first_position, const WeightParts& weights,
                                           float (&values)[kValueTiles][4]) {
   HELIOS_UNROLL
-  for (int step = 0; step < kSteps; step++) {
-    uint32_t b[kValueTiles][2];
-    Fragments::values(pages, group, step, b);
-    if constexpr (!Fragments::kHasScales) {
-      const int32_t last = first_position + (step + 1) * kPageTokens - 1;
-      if (tile.n_rows > 1 && last > tile.least_position) {
-        bool is_odd = false;
-        HELIOS_UNROLL
-        for (int i = 0; i < kValueTiles; i++) is_odd = is_odd || is_not_finite(b[i][0]) || is_not_finite(b[i][1]);
-        if (__ballot_sync(kAllLanes, is_odd)) {
+  for (int part = 0; part < Fragments::kValueParts; part++) {
+    Chunk chunks[kPieceChunks];
+    pieces.take(chunks);
+    HELIOS_UNROLL
+    for (int in_part = 0; in_part < Fragments::kPartSteps; in_part++) {
+      const int step = part * Fragments::kPartSteps + in_part;
+      uint32_t b[kValueTiles][2];
+      Fragments::values(chunks, in_part, b);
+      if constexpr (!Fragments::kHasScales) {
+        const int32_t last = first_position + (step + 1) * kPageTokens - 1;
+        if (tile.n_rows > 1 && last > tile.least_position) {
+          bool is_odd = false;
           HELIOS_UNROLL
-          for (int i = 0; i < kValueTiles; i++)
-            multiply_rows<Fragments>(tile, row_position, first_position, step, weights.high[step], weights.low[step], b[i],
-                                     values[i]);
-          continue;
+          for (int i = 0; i < kValueTiles; i++) is_odd = is_odd || is_not_finite(b[i][0]) || is_not_finite(b[i][1]);
+          if (__ballot_sync(kAllLanes, is_odd)) {
+            HELIOS_UNROLL
+            for (int i = 0; i < kValueTiles; i++)
+              multiply_rows<Fragments>(tile, row_position, first_position, step, weights.high[step], weights.low[step], b[i],
+                                       values[i]);
+            continue;
+          }
         }
       }
+      HELIOS_UNROLL
+      for (int i = 0; i < kValueTiles; i++) multiply_add_split(values[i], weights.high[step], weights.low[step], b[i]);
     }
-    HELIOS_UNROLL
-    for (int i = 0; i < kValueTiles; i++) multiply_add_split(values[i], weights.high[step], weights.low[step], b[i]);
   }
 }
 
@@ -226,8 +243,9 @@ __device__ __forceinline__ void attend_segment(const Args& a, const Tile& tile, 
   const int32_t first_position = segment * kSegment + warp * kWarpPositions;
   const WarpPages pages{scratch.heads + warp * kWarpPages, a.head_dim, tile.largest_position - first_position + 1, lane / 4,
                         lane % 4};
+  Pieces<Fragments> pieces(pages, scratch.ring);
   float scores[kScoreTiles][4] = {};
-  if (pages.n > 0) scores_of<Fragments>(pages, scratch, scores);
+  if (pages.n > 0) scores_of(pieces, scratch, scores);
   WeightParts weights;
   Softmax softmax[2];
   weigh<Fragments>(pages, {position[0] - first_position, position[1] - first_position}, scores, scratch, softmax, weights);
@@ -238,8 +256,7 @@ __device__ __forceinline__ void attend_segment(const Args& a, const Tile& tile, 
   HELIOS_NO_UNROLL
   for (int32_t group = 0; group * kValueDims < a.head_dim; group++) {
     float values[kValueTiles][4] = {};
-    if (pages.n > 0)
-      values_of<Fragments>(pages, tile, as<int32_t>(a.row_position), first_position, group, weights, values);
+    if (pages.n > 0) values_of(pieces, tile, as<int32_t>(a.row_position), first_position, weights, values);
     HELIOS_UNROLL
     for (int i = 0; i < kValueTiles * 4; i++) scratch.values[warp][i / 4][lane][i % 4] = values[i / 4][i % 4];
     __syncthreads();
@@ -253,6 +270,7 @@ __device__ __forceinline__ void attend_segment(const Args& a, const Tile& tile, 
     take(group, sums);
     __syncthreads();
   }
+  wait_copies<0>();
 }
 
 }  // namespace helios::cuda
