@@ -8,7 +8,6 @@ is written again two rounds on.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import replace
 from itertools import islice
 from typing import Any
 
@@ -49,7 +48,7 @@ class DistributionRecords:
         rows = self._rows()
         for index in asking:
             if completed[index].emitted:
-                completed[index] = replace(completed[index], distribution=next(rows))
+                completed[index] = completed[index]._replace(distribution=next(rows))
         return completed
 
     def read_scored(self, scores: Iterable[tuple[Token, ...]], n_rows: Sequence[int]) -> Iterator[tuple[Token, ...]]:
@@ -57,7 +56,7 @@ class DistributionRecords:
         rows = self._rows()
         for of_lane, n_of_lane in zip(scores, n_rows, strict=True):
             of_rows = list(islice(rows, n_of_lane))  # behind a prompt's last token is no score
-            whole = [replace(score, distribution=row) for score, row in zip(of_lane, of_rows, strict=False)]
+            whole = [score._replace(distribution=row) for score, row in zip(of_lane, of_rows, strict=False)]
             yield tuple(whole) or of_lane
 
     def _rows(self) -> Iterator[Distribution]:

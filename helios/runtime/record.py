@@ -7,7 +7,7 @@ What every round has is unpacked without numpy, whose code is out of the cache a
 from __future__ import annotations
 
 import struct
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -91,11 +91,11 @@ class CompletionRecord:
         if not submitted.targets:
             return lanes
         scores = self._prompt_distributions.read_scored(self._scores.read(submitted.targets), submitted.n_distributed)
-        return [replace(lane, scores=of_lane) for lane, of_lane in zip(lanes, scores, strict=True)]
+        return [lane._replace(scores=of_lane) for lane, of_lane in zip(lanes, scores, strict=True)]
 
     def _observed(self, index: int, numbers: tuple[Any, ...]) -> LaneCompletion:
         """A lane with log-probabilities."""
         lane = self._lanes[index]
         n_candidates = min(max(int(lane["n_candidates"]), 0), MAX_CANDIDATES)
         ids, logprobs = (lane[f"candidate_{name}"][:n_candidates].tolist() for name in ("token", "logprob"))
-        return replace(LaneCompletion(*numbers), candidates=tuple(zip(ids, logprobs, strict=True)))
+        return LaneCompletion(*numbers)._replace(candidates=tuple(zip(ids, logprobs, strict=True)))

@@ -6,8 +6,6 @@ tokens are not theirs to see.
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from helios.errors import HeliosError
 from helios.scheduler.completion import DEVICE_EOS, DEVICE_LIMIT
 from helios.scheduler.distribution import Distribution
@@ -44,7 +42,7 @@ def take_scores(lane: Lane, completion: LaneCompletion) -> None:
     n_candidates = request.prompt_candidates or 0
     named = None if request.has_prompt_distributions else request.named_prompt_candidates
     for score in completion.scores[len(sequence.scores) - lane.position :]:
-        taken = replace(score, candidates=score.candidates[:n_candidates])
+        taken = score._replace(candidates=score.candidates[:n_candidates])
         sequence.scores.append(_told(taken, taken.distribution, named))
 
 
@@ -66,5 +64,5 @@ def _told(token: Token, distribution: Distribution | None, named: tuple[int, ...
     if distribution is None:
         return token
     if named is None:
-        return replace(token, distribution=distribution)
-    return replace(token, named=distribution.ranked(named), distribution=None)
+        return token._replace(distribution=distribution)
+    return token._replace(named=distribution.ranked(named), distribution=None)

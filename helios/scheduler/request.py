@@ -9,7 +9,7 @@ from __future__ import annotations
 import enum
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from numpy.typing import NDArray
 
@@ -111,8 +111,7 @@ class GenerationRequest:
         return self.has_prompt_distributions or bool(self.named_prompt_candidates)
 
 
-@dataclass(frozen=True, slots=True)
-class Token:
+class Token(NamedTuple):
     """One generated token. `candidates` are (token id, natural-log probability), most likely first. `completed_s`: when its
     completion was validated, by the scheduler's clock, for timed requests. `named`, `distribution`: what it was chosen from, as far
     as its request wants to know."""

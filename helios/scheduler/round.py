@@ -1,13 +1,13 @@
 """What one submission holds, and what came back: frozen messages between scheduler and runtime.
 
 They hold numbers only. A `Lane` carries what its completion must say, so that every completion can be checked against what
-was asked.
+was asked. What a round has one of for each lane are tuples: a frozen dataclass takes three times as long to make.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 from numpy.typing import NDArray
 
@@ -26,8 +26,7 @@ class ProgramShape:
     packed_token_capacity: int
 
 
-@dataclass(frozen=True, slots=True)
-class Lane:
+class Lane(NamedTuple):
     """One sequence's part of a round: `query_length` tokens from `position` on. `is_prompt`: they are prompt tokens, otherwise
     the slot's pending token. `is_sampled`: the last of them yields a new token, under `mask` (of a TokenConstraint) if any.
     `is_scored`: its completion says how likely the prompt tokens behind it were. `is_distributed`: it brings the whole row of
@@ -100,8 +99,7 @@ class Round:
     snapshotter: ProgramShape | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class LaneCompletion:
+class LaneCompletion(NamedTuple):
     """One lane of a completion record (kernels.h, HeliosCompletionLane), as read, not yet believed. `scores`: of a scored prefill,
     for the prompt tokens at `position` + 1 and on, with distributions where the lane asks; there is none behind the last one of a
     prompt. `distribution`: of a lane that asks for it and emits."""
@@ -118,6 +116,6 @@ class LaneCompletion:
     token: int
     logprob: float = 0.0
     rank: int = 0
-    candidates: tuple[tuple[int, float], ...] = field(default=())
+    candidates: tuple[tuple[int, float], ...] = ()
     scores: tuple[Token, ...] = ()
     distribution: Distribution | None = None

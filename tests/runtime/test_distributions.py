@@ -33,7 +33,7 @@ def request(sampling: SamplingParameters, n_tokens: int = 6, eos: tuple[int, ...
 
 
 def bare(token: Token) -> Token:
-    return replace(token, named=(), distribution=None)
+    return token._replace(named=(), distribution=None)
 
 
 def bits(token: Token) -> bytes:

@@ -45,7 +45,7 @@ def scores_of(outcome: Outcome) -> tuple[Token, ...]:
 
 
 def bare(token: Token) -> Token:
-    return replace(token, named=(), distribution=None)
+    return token._replace(named=(), distribution=None)
 
 
 def bits(scores: Sequence[Token]) -> list[tuple[Token, bytes, float]]:

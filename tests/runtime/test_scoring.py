@@ -75,7 +75,7 @@ def test_the_answer_of_a_scored_prompt_is_that_of_an_unscored_one(loaded: Loaded
     scored = Tenant(loaded, 1, REQUEST, PAGES)
     loaded.run(scored.scored(64, is_first=True))
     (same,) = loaded.run(scored.scored(26, is_first=False))
-    assert replace(same, slot=0, scores=()) == first
+    assert same._replace(slot=0, scores=()) == first
     longer = Tenant(loaded, 2, replace(REQUEST, prompt_tokens=(*PROMPT, first.token)), PAGES)
     loaded.run(longer.scored(64, is_first=True))
     (last,) = loaded.run(longer.scored(27, is_first=False))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -33,7 +32,7 @@ def prompt_of(n_tokens: int, seed: int = 3) -> GenerationRequest:
 def answer(loaded: Loaded, tenant: Tenant, first: Round, n_tokens: int) -> list[LaneCompletion]:
     """The tokens of a request whose prompt `first` consumes, without what names its slot."""
     rounds = [first] + [tenant.decode(len(tenant.request.prompt_tokens) + i) for i in range(n_tokens - 1)]
-    return [replace(loaded.run(round_)[0], slot=0, generation=0) for round_ in rounds]
+    return [loaded.run(round_)[0]._replace(slot=0, generation=0) for round_ in rounds]
 
 
 @pytest.mark.parametrize(("n_prompt", "endpoint"), [(37, 36), (37, 33), (47, 46), (18, 17), (5, 4), (15, 1)], ids=str)

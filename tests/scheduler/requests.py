@@ -89,7 +89,7 @@ def scores_alone(request: GenerationRequest) -> list[PromptScores]:
     if n_candidates is None:
         return []
     scores = [score(prompt[:at], prompt[at]) for at in range(1, len(prompt))]
-    return [PromptScores(tuple(replace(s, candidates=s.candidates[:n_candidates]) for s in scores))]
+    return [PromptScores(tuple(s._replace(candidates=s.candidates[:n_candidates]) for s in scores))]
 
 
 host_stops = st.builds(StopAfter, st.integers(1, 12), st.sampled_from([7, 1000]))

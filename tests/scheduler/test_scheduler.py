@@ -252,7 +252,7 @@ def test_scores_that_were_not_asked_for_and_missing_ones_are_device_errors(chang
     _, (completion,) = simulation.device.complete()
     scores = (score((1,), 2),) if change == "extra" else completion.scores[1:]
     with pytest.raises(DeviceError, match="number of scores"):
-        simulation.scheduler.retire(round_, [replace(completion, scores=scores)])
+        simulation.scheduler.retire(round_, [completion._replace(scores=scores)])
 
 
 FAULTS = [
@@ -281,7 +281,7 @@ def test_a_completion_that_is_not_what_was_asked_changes_nothing(fault: dict[str
     round_, completions = simulation.device.complete()
     before = simulation.scheduler.statistics()
     with pytest.raises(DeviceError):
-        simulation.scheduler.retire(round_, [completions[0], replace(completions[1], **fault)])
+        simulation.scheduler.retire(round_, [completions[0], completions[1]._replace(**fault)])
     assert simulation.scheduler.statistics() == before
     assert simulation.events == {}
 

@@ -7,7 +7,6 @@ device and in host memory, are overwritten with garbage after every step: who re
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import replace
 
 from helios.errors import DeviceError, ShuttingDownError
 from helios.scheduler.request import Failed, Finished, FinishReason, GenerationRequest, SamplingParameters, Token
@@ -143,7 +142,7 @@ class Turmoil:
         if completions:
             lane %= len(completions)
             wrong = list(completions)
-            wrong[lane] = replace(wrong[lane], **FAULTS[which % len(FAULTS)])
+            wrong[lane] = wrong[lane]._replace(**FAULTS[which % len(FAULTS)])
             before = simulation.scheduler.statistics()
             try:
                 simulation.scheduler.retire(round_, wrong)
