@@ -7,6 +7,8 @@ and none falls with the position.
 
 from __future__ import annotations
 
+from math import isinf
+
 # Tokens after which level and slope have half forgotten them.
 LEVEL_HALF_LIFE_TOKENS = 1024
 SLOPE_HALF_LIFE_TOKENS = 8192
@@ -46,9 +48,9 @@ class PromptCost:
         return max(LEAST_OF_LEVEL * level_s, level_s + self._slope_s() * (position - position_sum / n_tokens))
 
     def tokens_within(self, duration_s: float, position: float) -> int | None:
-        """How many tokens from `position` on fit in `duration_s`; None while unknown."""
+        """How many tokens from `position` on fit in `duration_s`; None while unknown, or where they cost next to nothing."""
         first_s = self.token_s(position)
-        if not first_s:
+        if not first_s or isinf(duration_s / first_s):
             return None
         mean_s = self.token_s(position + max(0.0, duration_s) / first_s / 2)
         return max(0, int(duration_s / mean_s)) if mean_s else None

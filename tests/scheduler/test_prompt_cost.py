@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from helios.scheduler.prompt_cost import MOST_STRAY, PromptCost
@@ -59,6 +59,7 @@ def test_one_suspended_round_moves_the_estimate_by_a_bounded_factor() -> None:
     assert before_s <= after_s <= MOST_STRAY * before_s
 
 
+@example([(1, 0.0, 5e-324)], 0.0)  # so little that its inverse is infinite
 @given(st.lists(st.tuples(st.integers(1, 512), st.floats(0, 1e5), st.floats(-1.0, 1e3)), min_size=1), st.floats(0, 1e5))
 def test_no_estimate_is_negative_and_none_falls_with_the_position(
     observations: list[tuple[int, float, float]], position: float
