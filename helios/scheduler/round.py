@@ -1,7 +1,7 @@
 """What one submission holds, and what came back: frozen messages between scheduler and runtime.
 
 They hold numbers only. A `Lane` carries what its completion must say, so that every completion can be checked against what
-was asked. What a round has one of for each lane are tuples: a frozen dataclass takes three times as long to make.
+was asked. What a round has one of for each lane are tuples: a frozen dataclass takes five times as long to make.
 """
 
 from __future__ import annotations
