@@ -1,5 +1,8 @@
-// Whole rows of raw logits with the logarithm of their total, for the lanes that ask for them. A block a row; each finds its own
-// place by counting those that ask before it.
+// Whole rows of raw logits with the logarithm of their total, for the lanes that ask for them. A block a row; each finds its
+// own place by counting those that ask before it.
+//
+// Floor: 4 bytes a token of the vocabulary, read 3 times, from the second on out of the L2 cache, and written once. As built:
+// up to 71 registers a thread and 2,248 bytes of shared memory, 3 blocks a multiprocessor.
 #include "raw_distribution.h"
 
 namespace helios::cuda {

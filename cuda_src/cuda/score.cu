@@ -1,4 +1,7 @@
 // Scores of prompt tokens: what the raw distribution of a row says about the token that really follows. A block a row.
+//
+// Floor: 4 bytes a token of the vocabulary, 5 times, from the second on out of the L2 cache. As built: up to 96 registers a
+// thread and 5,332 bytes of shared memory, 2 blocks a multiprocessor.
 #include "raw_distribution.h"
 
 namespace helios::cuda {
