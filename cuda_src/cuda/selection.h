@@ -1,8 +1,8 @@
 // Top-k and top-p without sorting. A kept set is always a prefix of the order "larger logit first, lower id first on a
 // tie", so it is a Cut: a logit, and the last id that still belongs among its equals. A cut that the list of the best
-// (top_list.h) does not hold is found by radix selection
-// on the bits of the logit, 8 at a time, counting tokens and mass from the top. Counts and masses are whole numbers
-// added by atomics, so that the result depends on the row and the goal alone.
+// (top_list.h) does not hold is found by radix selection on the bits of the logit, 8 at a time, counting tokens and mass
+// from the top. Most logits share their first bits, so a warp adds what its lanes have for a bin at once. Counts and masses
+// are whole numbers: the result depends on the row and the goal alone.
 #pragma once
 #include "logits.h"
 
@@ -50,14 +50,26 @@ __device__ inline void fill_bins(const Logits& logits, const Weights& weights, u
   __syncthreads();
   for (int bin = int(threadIdx.x); bin < kBins; bin += kRowThreads) s.counts[bin] = 0, s.masses[bin] = 0;
   __syncthreads();
-  for_row(logits.n, [&](int32_t i) { return logits.at(i); }, [&](int32_t, float x) {
-    const uint32_t key = key_of(x);
-    const bool is_in = shift + kRadixBits == 32 || key >> (shift + kRadixBits) == prefix;
-    if (!is_in || !(x > nothing())) return;
-    const uint32_t bin = key >> shift & (kBins - 1);
-    atomicAdd(&s.counts[bin], 1u);
-    atomicAdd(&s.masses[bin], whole_weight(weights.of(x)));
-  });
+  HELIOS_NO_UNROLL
+  for (int64_t begin = 0; begin < logits.n; begin += kRowThreads) {
+    const int64_t i = begin + threadIdx.x;
+    const float x = i < logits.n ? logits.at(int32_t(i)) : nothing();
+    const uint32_t key = key_of(x), bin = key >> shift & (kBins - 1);
+    const bool is_in = x > nothing() && (shift + kRadixBits == 32 || key >> (shift + kRadixBits) == prefix);
+    const unsigned long long mass = is_in ? whole_weight(weights.of(x)) : 0;
+    for (uint32_t left = __ballot_sync(kAllLanes, is_in); left != 0;) {
+      const int first = __popc((left & -left) - 1);
+      const uint32_t of_first = __shfl_sync(kAllLanes, bin, first);
+      const bool is_same = is_in && bin == of_first;
+      const uint32_t same = __ballot_sync(kAllLanes, is_same);
+      const unsigned long long sum = combine_warp(is_same ? mass : 0ull, Sum{});
+      if (int(threadIdx.x) % kWarpLanes == first) {
+        atomicAdd(&s.counts[bin], uint32_t(__popc(same)));
+        atomicAdd(&s.masses[bin], sum);
+      }
+      left &= ~same;
+    }
+  }
   __syncthreads();
 }
 // Walks down from the top bin to the one where the goal is met; -1 when it is not. One thread.
