@@ -118,14 +118,23 @@ void Pool::await_tasks(uint32_t n_tasks) {
   for (uint32_t n_done = n_done_.load(); n_done != n_tasks; n_done = n_done_.load()) futex_wait(n_done_, n_done);
   is_caller_asleep_.store(false);
   const int64_t waited_ns = now_ns() - began_ns;
-  if (waited_ns > stall_ns) rest_workers(waited_ns, workers_cpu_ns() - worked_ns);
+  if (waited_ns > stall_ns) count_stall(waited_ns, workers_cpu_ns() - worked_ns);
 }
 
-// After a wait at the end of a phase, in which the workers together worked for `worked_ns`.
-void Pool::rest_workers(int64_t waited_ns, int64_t worked_ns) {
+// After a wait at the end of a phase, in which the workers together worked for `worked_ns`: if too much of the window
+// was lost to such waits, one worker rests.
+void Pool::count_stall(int64_t waited_ns, int64_t worked_ns) {
   if (2 * worked_ns > waited_ns) return;  // a long task, not a late thread
+  const int64_t at_ns = now_ns();
+  if (at_ns - window_began_ns_ > window_ns) {
+    window_began_ns_ = at_ns - waited_ns;
+    stalled_ns_ = 0;
+  }
+  stalled_ns_ += waited_ns;
+  if (stalled_ns_ < most_stalled_ns) return;
   n_active_.fetch_sub(1);  // two at least: alone, the caller waits for nobody
-  resting_until_ns_ = now_ns() + rest_ns;
+  resting_until_ns_ = at_ns + rest_ns;
+  stalled_ns_ = 0;
 }
 
 void Pool::call_workers() {

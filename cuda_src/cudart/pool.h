@@ -39,7 +39,7 @@ class Pool {
   void take_tasks(int own_index);
   uint32_t take_run(int index);
   int32_t run_end(int index, int32_t n_tasks) const;
-  void rest_workers(int64_t waited_ns, int64_t worked_ns);
+  void count_stall(int64_t waited_ns, int64_t worked_ns);
   void call_workers();
   int64_t workers_cpu_ns();
   void rest(uint32_t index);
@@ -50,16 +50,21 @@ class Pool {
   // How long a thread looks for work before it sleeps: about one futex wake-up, so spinning never costs more than
   // sleeping.
   static constexpr int64_t spin_ns = 50'000;
-  // A worker that holds a task for so long without working was taken off its CPU: some other program wants one. Until
-  // `rest_ns` have passed the pool does with one thread less, so that a phase waits for no thread that waits for a CPU.
-  // Tasks are some tens of microseconds long, a scheduler's slice is about 3 ms.
+  // A worker that holds a task for so long without working was taken off its CPU (tasks are some tens of microseconds
+  // long, a scheduler's slice is about 3 ms). The process's own threads do that for a millisecond or two in every step;
+  // where a third of a window is lost, some other program wants a CPU. Until `rest_ns` have passed the pool does with
+  // one thread less, so that a phase waits for no thread that waits for a CPU.
   static constexpr int64_t stall_ns = 1'000'000;
+  static constexpr int64_t window_ns = 30'000'000;
+  static constexpr int64_t most_stalled_ns = window_ns / 3;
   static constexpr int64_t rest_ns = 100'000'000;
 
   const int n_threads_;
   const std::unique_ptr<TaskRun[]> runs_;
   uint32_t n_phases_ = 0;         // the caller's
   int64_t resting_until_ns_ = 0;  // the caller's; 0 when no worker rests
+  int64_t window_began_ns_ = 0;   // the caller's: when the first stall of the window began,
+  int64_t stalled_ns_ = 0;        // and how long all of them were
   FutexWord n_active_;            // threads that take tasks, the caller among them; the others sleep on it
   // What the open phase runs. Valid for a thread whose swap on a run succeeded after reading it.
   alignas(64) std::atomic<Run> run_{nullptr};

@@ -80,6 +80,18 @@ void rest_and_return() {
   while (run_by_others(pool, 0) == 0) continue;
 }
 
+// The program's own threads take a CPU for a few milliseconds now and then, for which no worker rests.
+void late_now_and_then() {
+  helios::Pool pool(2);
+  int n_back = 0;
+  for (int i = 0; i < 10; i++) {
+    while (run_by_others(pool, 4) == 0) continue;
+    n_back += run_by_others(pool, 0);
+    std::this_thread::sleep_for(std::chrono::milliseconds(150));
+  }
+  REQUIRE(n_back > 0);
+}
+
 void run_nothing(const void*, int32_t, int32_t) {}
 
 // A pool ends at any moment of its threads' lives: at once, and while one rests.
@@ -87,7 +99,7 @@ void end_pools() {
   for (int i = 0; i < 2000; i++) helios::Pool pool(4);
   for (int i = 0; i < 10; i++) {
     helios::Pool pool(2);
-    while (run_by_others(pool, 5) == 0) continue;
+    while (run_by_others(pool, 20) == 0) continue;
     pool.run_phase(run_nothing, nullptr, 2);  // which calls the worker, to find that it rests
     std::this_thread::sleep_for(std::chrono::milliseconds(2));
   }
@@ -156,6 +168,7 @@ void use_runtime(cudaLibrary_t library) {
 int main(int, char** words) {
   for (const int n_threads : {1, 2, 4}) stress_pool(n_threads);
   rest_and_return();
+  late_now_and_then();
   end_pools();
   cudaLibrary_t library;
   SUCCEED(cudaLibraryLoadFromFile(&library, words[1], nullptr, nullptr, 0, nullptr, nullptr, 0));
