@@ -67,7 +67,8 @@ class MessageRoom:
             raise error
         last = self._waiting[greediest][-1]
         self._forget(greediest, last)
-        last.set_exception(error)
+        if not last.done():  # a call that was cancelled a moment ago has left its place already
+            last.set_exception(error)
 
     def _forget(self, connection: str, waiting: asyncio.Future[None]) -> None:
         queue = self._waiting.get(connection)

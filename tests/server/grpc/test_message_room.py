@@ -114,7 +114,7 @@ def test_a_crowd_of_silent_calls_locks_nobody_out(
 ) -> None:
     """More than may wait, from four connections: some are refused, and who comes then is answered."""
     for module in (server, stock_calls):
-        monkeypatch.setattr(module, "GRACE_S", 0.0)
+        monkeypatch.setattr(module, "GRACE_S", 0.25)  # is up for three of them before the client has its turn
     monkeypatch.setattr(server, "N_MORE_WAITING", 32)
     running = start(answering, queue_capacity=1, **ONE_MESSAGE)
     methods = (
@@ -268,6 +268,24 @@ def test_a_full_room_refuses_the_connection_with_the_most_that_wait() -> None:
 
     refused = [f"{name} queue_full" for name in ("a5", "a4", "a3", "a2")]
     assert run_room(scene) == [*refused[:4], "a0", "a1", "b1", "c1", "d1"]
+
+
+def test_a_full_room_has_the_place_of_a_caller_who_goes() -> None:
+    """In the same moment: nobody is told twice, and nobody else is refused."""
+
+    async def scene(callers: Callers) -> None:
+        first = message()
+        await callers.come("a0", first)
+        for name in ("b1", "a1", "a2"):
+            await callers.come(name, arrived())
+        leaving = await callers.come("a3", arrived())
+        coming = asyncio.create_task(callers.come("c1", arrived()))
+        await asyncio.sleep(0)
+        leaving.cancel()  # which it learns after the other has come
+        await coming
+        first.set_result("")
+
+    assert run_room(scene) == ["a0", "b1", "a1", "c1", "a2"]
 
 
 def test_who_is_silent_makes_way_when_others_wait_and_not_before() -> None:
