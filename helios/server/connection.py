@@ -9,12 +9,13 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import enum
+import ssl
 from collections.abc import Coroutine, Mapping
 from typing import Any, Protocol
 
 import h11
 
-from helios.errors import CapacityError, HeliosError
+from helios.errors import CapacityError, HeliosError, StalledSenderError
 from helios.server.body_memory import BodyMemory
 from helios.server.connections import Connections
 from helios.server.exchange import Exchange, Headers, HttpRequest, to_json
@@ -27,6 +28,7 @@ from helios.settings import Settings
 _PIPELINE_BYTES = 64 << 10  # of later requests, read ahead while one is answered
 _SKIP_BYTES = 64 << 10  # of a refused request's body, read and dropped so that the connection can go on
 _LINGER_S = 2.0
+_TLS_SHUTDOWN_S = 2.0
 
 
 class Application(Protocol):
@@ -50,6 +52,7 @@ class Application(Protocol):
 class Phase(enum.Enum):
     """What a connection is waiting for."""
 
+    HANDSHAKE = "the rest of the TLS handshake"
     IDLE = "a request"
     HEAD = "the rest of the headers"
     BODY = "the rest of the body"
@@ -59,15 +62,24 @@ class Phase(enum.Enum):
     CLOSED = "nothing"
 
 
+_UNREAD = (Phase.HANDSHAKE, Phase.HEAD, Phase.BODY, Phase.SKIP, Phase.LINGER)  # more of something is to come
+
+
 class HttpConnection(asyncio.Protocol):
     """The asyncio protocol of one connection. Its phase says what may happen next."""
 
     def __init__(
-        self, application: Application, settings: Settings, connections: Connections, memory: BodyMemory
+        self,
+        application: Application,
+        settings: Settings,
+        connections: Connections,
+        memory: BodyMemory,
+        tls: ssl.SSLContext | None = None,
     ) -> None:
         self._application = application
         self._settings = settings
         self._connections = connections
+        self._tls = tls
         self._loop = asyncio.get_running_loop()
         # The reader keeps to the limits; h11 sees whole heads and chunks.
         self._parser = h11.Connection(h11.SERVER, max_incomplete_event_size=settings.header_limit)
@@ -84,6 +96,7 @@ class HttpConnection(asyncio.Protocol):
         self._deadline: asyncio.TimerHandle | None = None
         self._head: RequestHead
         self._answer: asyncio.Task[None] | None = None
+        self._handshake: asyncio.Task[None] | None = None
         self._transport: asyncio.Transport
         self._writer: ResponseWriter
 
@@ -91,13 +104,17 @@ class HttpConnection(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         assert isinstance(transport, asyncio.Transport)
-        self._transport = transport
-        self._writer = ResponseWriter(self._parser, transport, self._settings.stall_timeout)
-        self._writer.limit_buffer()
         self._connections.add(self)
-        self._enter(Phase.IDLE)
-        if self._connections.is_over_limit:
-            self._find_room()
+        if self._tls is None:
+            self._begin(transport)
+            return
+        self._transport = transport
+        self._enter(Phase.HANDSHAKE)
+        transport.pause_reading()  # until somebody is there to read it
+        if self._connections.is_over_limit and not self._find_place() and self._connections.is_flooded:
+            transport.abort()
+        else:
+            self._handshake = self._loop.create_task(self._shake_hands(transport, self._tls))
 
     def data_received(self, data: bytes) -> None:
         if self._phase in (Phase.LINGER, Phase.CLOSED):
@@ -110,11 +127,15 @@ class HttpConnection(asyncio.Protocol):
             return
         if self._phase is Phase.IDLE and self._reader.has_begun():
             self._enter(Phase.HEAD)
+        elif self._phase in _UNREAD:
+            self._connections.set_unread(self)
         self._read()
 
     def connection_lost(self, error: Exception | None) -> None:
+        phase = self._phase
         self._enter(Phase.CLOSED)
-        self._writer.close()
+        if phase not in (Phase.HANDSHAKE, Phase.CLOSED):  # it came as far as a request
+            self._writer.close()
         if self._answer is not None:
             self._answer.cancel()
         else:
@@ -131,6 +152,9 @@ class HttpConnection(asyncio.Protocol):
 
     def close_when_answered(self) -> None:
         """Close now when idle; else read and answer the request at hand, then close."""
+        if self._phase is Phase.HANDSHAKE:
+            self.abort()
+            return
         self._writer.is_last = True
         if self._phase is Phase.IDLE:
             self._transport.close()
@@ -139,12 +163,69 @@ class HttpConnection(asyncio.Protocol):
         """Drop the connection and what it is waiting for."""
         self._transport.abort()
 
+    @property
+    def n_body_bytes(self) -> int:
+        """Of a request that is not all there."""
+        return self._reader.n_held
+
+    def refuse_stalled(self) -> None:
+        """Refuse the request whose body does not come, and give back what it held, at once."""
+        self._refuse(StalledSenderError())
+
     # -- phases
+
+    async def _shake_hands(self, transport: asyncio.Transport, tls: ssl.SSLContext) -> None:
+        if transport.is_closing():
+            return
+        secure = None
+        with contextlib.suppress(OSError):  # it is no TLS, too slow, or gone
+            secure = await self._loop.start_tls(
+                transport,
+                self,
+                tls,
+                server_side=True,
+                ssl_handshake_timeout=self._settings.header_timeout,
+                ssl_shutdown_timeout=_TLS_SHUTDOWN_S,
+            )
+        if secure is None:
+            transport.abort()
+            self._enter(Phase.CLOSED)
+            self._connections.discard(self)
+        elif self._phase is Phase.HANDSHAKE:  # the client has not gone since
+            self._begin(secure)
+
+    def _begin(self, transport: asyncio.Transport) -> None:
+        """Wait for the first request, which may have come with the end of the handshake."""
+        self._transport = transport
+        self._writer = ResponseWriter(self._parser, transport, self._settings.stall_timeout)
+        self._writer.limit_buffer()
+        self._enter(Phase.IDLE)
+        if self._connections.is_over_limit and not self._find_place():
+            if self._connections.is_flooded:
+                self._transport.abort()
+            else:
+                self._refuse(CapacityError(f"{self._connections.limit:,} connections are open, the limit"))
+        elif self._reader.has_begun():
+            self._enter(Phase.HEAD)
+            self._read()
+
+    def _find_place(self) -> bool:
+        """Over the limit: whoever waits longest goes. False where nobody does, and this one, which has come last, has to."""
+        phase = self._phase
+        self._connections.set_busy(self)
+        is_found = self._connections.close_longest_waiting()
+        self._enter(phase)
+        return is_found
 
     def _enter(self, phase: Phase) -> None:
         """Move to `phase` and start its deadline."""
         self._phase = phase
-        self._connections.set_idle(self, phase is Phase.IDLE)
+        if phase is Phase.IDLE:
+            self._connections.set_idle(self)
+        elif phase in _UNREAD:
+            self._connections.set_unread(self)
+        else:
+            self._connections.set_busy(self)
         if self._deadline is not None:
             self._deadline.cancel()
         limit_s = self._limits_s.get(phase)
@@ -156,16 +237,6 @@ class HttpConnection(asyncio.Protocol):
             self._refuse(WireError(408, f"{self._phase.value} did not arrive within {limit_s:g} seconds"))
         else:
             self._transport.abort()
-
-    def _find_room(self) -> None:
-        """Over the limit: the longest idle connection goes, or else this one, which is the last to have come."""
-        self._connections.set_idle(self, is_idle=False)
-        if self._connections.close_longest_idle():
-            self._connections.set_idle(self, is_idle=True)
-        elif self._connections.is_flooded:
-            self._transport.abort()
-        else:
-            self._refuse(CapacityError(f"{self._connections.limit:,} connections are open, the limit"))
 
     def _read(self) -> None:
         """Read on until more bytes are needed or somebody has to answer."""

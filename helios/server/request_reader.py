@@ -50,6 +50,11 @@ class RequestReader:
         """Bytes that were received and not read."""
         return len(self._buffer)
 
+    @property
+    def n_held(self) -> int:
+        """Bytes of the body at hand."""
+        return self._n_held
+
     def receive(self, data: bytes) -> None:
         self._buffer += data
 

@@ -12,6 +12,7 @@ import logging
 import os
 import resource
 import signal
+import ssl
 import time
 from contextlib import suppress
 from typing import TYPE_CHECKING
@@ -37,7 +38,6 @@ if TYPE_CHECKING:
 
 _LOG = logging.getLogger(__name__)
 _SIGNALS = (signal.SIGTERM, signal.SIGINT)
-_TLS_SHUTDOWN_S = 2.0
 _ACCEPTS_AT_ONCE = 32  # in one turn of the loop, so that thousands that arrive do not hold up those who are here
 _N_OTHER_FILES = 256  # descriptors of the process that are no connections
 
@@ -55,8 +55,9 @@ class Server:
         )
         self._application = RoutedApplication(self._services)
         self._connections = Connections(settings.connection_limit)
-        self._memory = BodyMemory(max(settings.body_memory, settings.body_limit))
+        self._memory = BodyMemory(max(settings.body_memory, settings.body_limit), self._connections.refuse_silent_body)
         self._metrics.connections.set_function(lambda: len(self._connections))
+        self._tls: ssl.SSLContext | None = None
         self._listening: asyncio.Server | None = None
         self._grpc: GrpcServer | None = None
         self._kv_events: KvEventPublisher | None = None
@@ -80,22 +81,17 @@ class Server:
 
             self._grpc = GrpcServer(self._services, grpc_address)
             await self._grpc.start()
-        is_tls = listener.tls is not None
+        self._tls = listener.tls
         try:
             self._listening = await asyncio.get_running_loop().create_server(
-                self._connection,
-                sock=listener.socket,
-                backlog=_ACCEPTS_AT_ONCE,
-                ssl=listener.tls,
-                ssl_handshake_timeout=self._settings.header_timeout if is_tls else None,
-                ssl_shutdown_timeout=_TLS_SHUTDOWN_S if is_tls else None,
+                self._connection, sock=listener.socket, backlog=_ACCEPTS_AT_ONCE
             )
             listener.socket.listen(self._settings.listen_backlog)
         except OSError as error:
             raise listener.listen_error(error) from error
 
     def _connection(self) -> HttpConnection:
-        return HttpConnection(self._application, self._settings, self._connections, self._memory)
+        return HttpConnection(self._application, self._settings, self._connections, self._memory, self._tls)
 
     async def stop(self) -> None:
         """HTTP-4: not ready at once, `drain_timeout` seconds for open answers, then every connection is dropped."""

@@ -13,6 +13,8 @@ from contextlib import suppress
 
 import pytest
 
+from helios.server import connections
+from helios.server.connections import Connections
 from tests.server.conftest import RunningServer, raw_chat, wait_until
 from tests.server.scripted_engine import ScriptedEngine
 from tests.server.test_connection import HEALTH, error_of, read_all, read_response
@@ -182,6 +184,27 @@ def test_the_longest_idle_connection_makes_room(start_server: Callable[..., Runn
     assert read_response(busy, bytearray())[0] == 200
 
 
+def test_whoever_was_heard_least_lately_makes_room(start_server: Callable[..., RunningServer]) -> None:
+    """Of those with a part of a request, when none is idle: silent callers lock nobody out."""
+    server = start_server(connection_limit=3)
+    slow, silent = server.connect(), server.connect()
+    for connection, piece in ((slow, b"GET /he"), (silent, raw_chat()[:-3]), (slow, HEALTH[len(b"GET /he") : -3])):
+        connection.sendall(piece)
+        assert server.exchange("GET", "/health")[0] == 200, "by then the piece is read"
+    server.engine.answer = None
+    busy = server.connect()
+    busy.sendall(raw_chat())
+    generation = server.generation()
+    late = server.connect()
+    late.sendall(HEALTH)
+    assert read_response(late, bytearray())[0] == 200
+    assert silent.recv(1) == b""
+    slow.sendall(HEALTH[-3:])
+    assert read_response(slow, bytearray())[0] == 200
+    generation.give(server.engine.eos_tokens[0])
+    assert read_response(busy, bytearray())[0] == 200
+
+
 def test_with_no_idle_connection_the_next_is_told_to_come_back(start_server: Callable[..., RunningServer]) -> None:
     server = start_server(connection_limit=2)
     server.engine.answer = None
@@ -230,7 +253,7 @@ def test_thousands_of_connections_leave_no_memory_behind(server: RunningServer) 
                 connection.sendall(requests[index % len(requests)])
                 if index % 3 == 0:
                     reset(connection)
-        wait_until(lambda: n_connections(server) == 0 and server.engine.n_admitted == 0)
+        wait_until_none_is_left(server)
         server.engine.generations.clear()
         server.engine.permits.clear()
         gc.collect()
@@ -243,6 +266,26 @@ def test_thousands_of_connections_leave_no_memory_behind(server: RunningServer) 
     grown = tracemalloc.get_traced_memory()[0] - before
     tracemalloc.stop()
     assert grown < 150_000, f"{grown:,} bytes are still held"
+
+
+N_TURNS = 10_000  # of the server, to be done with a crowd: an answer is one, however long it takes
+
+
+def wait_until_none_is_left(server: RunningServer) -> None:
+    """Ask until no other connection is open and nothing admitted. Who asks comes after the crowd, and waits for its answer."""
+    for _ in range(N_TURNS):
+        lines = answer_to(server, b"GET /metrics HTTP/1.1\r\nHost: h\r\n\r\n").splitlines()
+        if b"helios_http_connections 1.0" in lines and server.engine.n_admitted == 0:
+            # Requests whose clients went are still prepared, in their order, and this one after them.
+            answer_to(server, b'POST /tokenize HTTP/1.1\r\nHost: h\r\nContent-Length: 15\r\n\r\n{"prompt": "a"}')
+            return
+    raise AssertionError("connections or permits are left")
+
+
+def answer_to(server: RunningServer, request: bytes) -> bytes:
+    with socket.create_connection(server.address) as connection:
+        connection.sendall(request)
+        return read_response(connection, bytearray())[2]
 
 
 # -- slow and vanishing clients
@@ -337,6 +380,46 @@ def test_bodies_of_all_connections_share_one_limit(start_server: Callable[..., R
     wait_until(lambda: n_connections(server) == 0)
     body = json.dumps({"prompt": "a" * 700_000}).encode()
     assert server.exchange("POST", "/tokenize", body)[0] == 200
+
+
+def test_a_silent_body_makes_room_for_others_and_is_told(
+    start_server: Callable[..., RunningServer], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(connections, "SILENCE_S", 0.0)
+    server = start_server(body_memory=1 << 20, body_limit=800_000)
+    body = json.dumps({"prompt": "a" * 700_000}).encode()
+    holding = server.connect()
+    holding.sendall(b"POST /tokenize HTTP/1.1\r\nHost: h\r\nContent-Length: 700000\r\n\r\n")
+    for _ in range(7):
+        holding.sendall(b"x" * 99_999)
+        assert server.exchange("GET", "/health")[0] == 200
+    assert server.exchange("POST", "/tokenize", body)[0] == 200
+    assert error_of(read_all(holding)) == (503, "stalled_sender")
+
+
+class HeldBody:
+    """A connection as `Connections` sees it."""
+
+    def __init__(self, n_body_bytes: int) -> None:
+        self.n_body_bytes = n_body_bytes
+
+    def refuse_stalled(self) -> None:
+        self.n_body_bytes = 0
+
+
+def test_who_is_heard_keeps_its_body() -> None:
+    now_s = 0.0
+    of_all = Connections(9, clock=lambda: now_s)
+    steady, silent, empty = members = [HeldBody(5), HeldBody(5), HeldBody(0)]
+    for each in members:
+        of_all.set_unread(each)  # type: ignore[arg-type]
+    now_s = connections.SILENCE_S - 0.5
+    of_all.set_unread(steady)  # type: ignore[arg-type]
+    assert not of_all.refuse_silent_body(), "nobody was silent for so long"
+    now_s = connections.SILENCE_S
+    assert of_all.refuse_silent_body()
+    assert [each.n_body_bytes for each in (steady, silent, empty)] == [5, 0, 0]
+    assert not of_all.refuse_silent_body()
 
 
 # -- slow readers

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import socket
@@ -99,6 +100,40 @@ def test_who_does_not_shake_hands_is_dropped(
         for dropped in (silent, half, plain):
             assert not _rest(dropped).startswith(b"HTTP")
     assert not caplog.records
+
+
+def test_handshakes_count_as_connections(start_server: Callable[..., RunningServer], certificate: Certificate) -> None:
+    """--connection-limit, and who never begins one makes room for who does."""
+    server = start_server(connection_limit=2, **certificate.settings)
+    silent = [server.connect() for _ in range(2)]
+    server.engine.answer = None
+    for index in range(2):
+        connect(server, certificate).sendall(raw_chat())
+        server.generation(index)
+        assert _rest(silent[index]) == b""
+    late = connect(server, certificate)
+    assert read_response(late, bytearray())[0] == 503, "answers make no room"
+
+
+def test_a_request_may_come_with_the_end_of_the_handshake(server: RunningServer, certificate: Certificate) -> None:
+    """In one piece with it, and so before anybody waits for a request."""
+    incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
+    client = certificate.client_context().wrap_bio(incoming, outgoing, server_hostname="localhost")
+    connection = server.connect()
+    while True:
+        try:
+            client.do_handshake()
+            break
+        except ssl.SSLWantReadError:
+            connection.sendall(outgoing.read())
+            incoming.write(connection.recv(1 << 16))
+    client.write(HEALTH)
+    connection.sendall(outgoing.read())
+    received = b""
+    while not received.endswith(b'{"status":"ok"}'):
+        incoming.write(connection.recv(1 << 16))
+        with contextlib.suppress(ssl.SSLWantReadError):
+            received += client.read()
 
 
 def _rest(connection: socket.socket) -> bytes:
