@@ -307,6 +307,11 @@ def cache_directory() -> Path:
     return (Path(xdg) if Path(xdg).is_absolute() else Path.home() / ".cache") / "helios"
 
 
+def client_api_key() -> str | None:
+    """HELIOS_API_KEY: what `chat` and `bench` show to the server at `--url`."""
+    return os.environ.get(ENVIRONMENT_PREFIX + "API_KEY") or None
+
+
 def native_directory() -> Path | None:
     """HELIOS_NATIVE: a directory of built libraries to use instead of the packaged ones."""
     return _environment_path("NATIVE")

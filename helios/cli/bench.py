@@ -19,7 +19,7 @@ from tqdm import tqdm
 from helios.cli import figures
 from helios.cli.measure import SPEED_FIGURES, HttpMeasure
 from helios.cli.server_process import ServerProcess, peak_bytes
-from helios.cli.streams import Endpoint
+from helios.cli.streams import add_endpoint, endpoint_of
 from helios.errors import SettingError
 
 CONTEXT_TOKENS = 1024
@@ -27,7 +27,7 @@ CONTEXT_TOKENS = 1024
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("model", nargs="?", metavar="MODEL", help="a .core, a .gguf, or nothing for the default model")
-    parser.add_argument("--url", help="measure the server that listens here instead of starting one")
+    add_endpoint(parser, "measure the server at this URL instead of starting one")
     parser.add_argument("--threads", type=int, help="worker threads of the server that is started")
     parser.add_argument("--rounds", type=int, default=5, help="measurements of each figure (default 5)")
     parser.add_argument("--tokens", type=int, default=128, help="new tokens of each decoded stream (default 128)")
@@ -36,7 +36,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Measure, print the table. Raises RemoteError when the server does not answer as it should."""
-    if arguments.url and arguments.model:
+    if arguments.url is not None and arguments.model:
         raise SettingError("a model and --url were both given", hint="a running server already has its model")
     if arguments.rounds < 1 or arguments.tokens < 16:
         raise SettingError(
@@ -44,8 +44,11 @@ def run(arguments: argparse.Namespace) -> int:
         )
     values: dict[str, list[float]] = {}
     with ExitStack() as stack:
-        server = None if arguments.url else stack.enter_context(ServerProcess(_serve_command(arguments)))
-        endpoint = server.endpoint if server else Endpoint.from_url(arguments.url)
+        endpoint = endpoint_of(arguments)
+        server = None
+        if endpoint is None:
+            server = stack.enter_context(ServerProcess(_serve_command(arguments)))
+            endpoint = server.endpoint
         measure = HttpMeasure(endpoint)
         if server:
             values["startup"] = [(time.perf_counter_ns() - server.started_ns) / 1e9]

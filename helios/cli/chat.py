@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from helios.cli.model import add_settings, core_path, load_settings, start_engine
 from helios.cli.piece import Piece, shown
 from helios.cli.remote import RemoteAssistant
+from helios.cli.streams import add_endpoint, endpoint_of
 from helios.errors import HeliosError, MissingFileError, SettingError
 
 if TYPE_CHECKING:
@@ -37,7 +38,7 @@ class Assistant(Protocol):
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("model", nargs="?", metavar="MODEL", help="a .core, a .gguf, or nothing for the default model")
-    parser.add_argument("--url", help="talk to the server at this URL instead, such as http://127.0.0.1:8000")
+    add_endpoint(parser, "talk to the server at this URL instead")
     parser.add_argument("--system", metavar="TEXT", help="the system message")
     parser.add_argument("--temperature", type=float, help="0 always takes the likeliest token")
     parser.add_argument("--max-tokens", type=int, help="most tokens of one answer")
@@ -114,8 +115,9 @@ def _print_answer(pieces: Generator[Piece, None, None]) -> str:
 
 
 def _assistant(arguments: argparse.Namespace) -> Assistant:
-    if arguments.url is not None:
-        return RemoteAssistant(arguments.url)
+    endpoint = endpoint_of(arguments)
+    if endpoint is not None:
+        return RemoteAssistant(endpoint)
     settings = load_settings(arguments)
     return LocalAssistant(start_engine(core_path(arguments.model, settings), settings))
 

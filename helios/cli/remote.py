@@ -20,24 +20,22 @@ _TIMEOUT_S = 600.0
 class RemoteAssistant:
     """See `chat.Assistant`."""
 
-    def __init__(self, url: str) -> None:
-        self._endpoint = Endpoint.from_url(url)
+    def __init__(self, endpoint: Endpoint) -> None:
+        self._endpoint = endpoint
 
     def reply(self, body: dict[str, Any]) -> Generator[Piece, None, None]:
         """The answer's text as it arrives. Raises RemoteError with the server's own message when it refuses."""
-        connection = http.client.HTTPConnection(self._endpoint.host, self._endpoint.port, timeout=_TIMEOUT_S)
+        connection = self._endpoint.connection(_TIMEOUT_S)
+        headers = {"Content-Type": "application/json", **self._endpoint.headers}
         given = {name: value for name, value in body.items() if value is not None}
         try:
-            connection.request("POST", "/v1/chat/completions", json.dumps(given), {"Content-Type": "application/json"})
+            connection.request("POST", "/v1/chat/completions", json.dumps(given), headers)
             response = connection.getresponse()
             if response.status != http.HTTPStatus.OK:
                 raise RemoteError(_message(response.read(), response.status))
             yield from _pieces(response)
         except (OSError, http.client.HTTPException) as error:
-            reason = str(error) or type(error).__name__
-            raise RemoteError(
-                f"the server at {self._endpoint.host}:{self._endpoint.port} does not answer: {reason}"
-            ) from error
+            raise self._endpoint.unreachable(error) from error
         finally:
             connection.close()
 

@@ -118,7 +118,7 @@ def test_contradicting_flags_are_refused(words: list[str], capsys: pytest.Captur
     assert capsys.readouterr().err.startswith("helios: ")
 
 
-@pytest.mark.parametrize("url", ["https://host", "http://", "http://host:port", "http://host:99999"])
+@pytest.mark.parametrize("url", ["ftp://host", "http://", "https://", "http://host:port", "http://host:99999"])
 def test_urls_that_cannot_be_measured_are_refused(url: str) -> None:
     with pytest.raises(SettingError):
         Endpoint.from_url(url)

@@ -13,11 +13,14 @@ from typing import Any
 import pytest
 
 from helios.cli.chat import LocalAssistant, add_arguments, converse, run
+from helios.cli.main import main
 from helios.cli.piece import Piece, shown
 from helios.cli.remote import RemoteAssistant
+from helios.cli.streams import Endpoint
 from helios.errors import HeliosError, RemoteError
 from helios.tokenizer.tokenizer import Tokenizer
 from tests.output.answers import EXAMPLES, with_tokens
+from tests.server.certificates import make_certificate
 from tests.server.conftest import RunningServer, engine, server, start_server, tokenizer, wait_until
 from tests.server.scripted_engine import ScriptedEngine
 from tests.server.spoken import speaking, template_of
@@ -116,7 +119,7 @@ def test_reasoning_comes_apart_from_the_answer(tmp_path: Path) -> None:
     plain: Tokenizer = tokenizer_of(vocabularies.byte_level(tmp_path / "plain.gguf", user_defined=()))
     with speaking(with_tokens(plain, example.tokens), example.frontend, template_of(example)) as spoken:
         spoken.device.says("<think>Hm.</think>Hello")
-        pieces = [piece for piece in RemoteAssistant(spoken.server.url).reply(BODY) if piece.text]
+        pieces = [piece for piece in remote(spoken.server).reply(BODY) if piece.text]
         said = {kind: "".join(p.text for p in pieces if p.is_reasoning is kind) for kind in (True, False)}
         assert said == {True: "Hm.", False: "Hello"}
         local = LocalAssistant(spoken.server.engine)  # type: ignore[arg-type]
@@ -145,11 +148,88 @@ def test_answers_follow_the_schema(typed: Callable[..., None], server: RunningSe
     assert server.generation().request.constraint is not None
 
 
-BODY = {"messages": [{"role": "user", "content": "hi"}], "stream": True, "seed": None, "max_tokens": 50}
+KEY = "sk-secret-of-this-test"
+BODY: dict[str, Any] = {"messages": [{"role": "user", "content": "hi"}], "stream": True, "seed": None, "max_tokens": 50}
+
+
+def remote(server: RunningServer) -> RemoteAssistant:
+    return RemoteAssistant(Endpoint.from_url(server.url))
+
+
+@pytest.fixture
+def guarded(
+    start_server: Callable[..., RunningServer], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> RunningServer:
+    """Speaks TLS with a certificate that this process trusts, and wants the key KEY."""
+    certificate = make_certificate(tmp_path / "certificate")
+    monkeypatch.setenv("SSL_CERT_FILE", str(certificate.certificate))
+    monkeypatch.delenv("HELIOS_API_KEY", raising=False)
+    (tmp_path / "keys").write_text(f"{KEY}\n")
+    (tmp_path / "keys").chmod(0o600)
+    return start_server(api_key_file=str(tmp_path / "keys"), **certificate.settings)
+
+
+@pytest.mark.parametrize("is_flag", [True, False])
+def test_a_server_with_tls_and_a_key_is_talked_to(
+    guarded: RunningServer,
+    typed: Callable[..., None],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    is_flag: bool,
+) -> None:
+    """The key is given by flag or by environment, where the flag wins, and is printed nowhere."""
+    typed("hi")
+    monkeypatch.setenv("HELIOS_API_KEY", "sk-wrong" if is_flag else KEY)
+    assert main(["chat", "--url", guarded.url, *(["--api-key", KEY] if is_flag else [])]) == 0
+    printed = "".join(capsys.readouterr())
+    assert "Hello world" in printed
+    assert KEY not in printed
+    assert KEY not in repr(Endpoint.from_url(guarded.url, KEY))
+
+
+@pytest.mark.parametrize("key", [None, "sk-wrong"])
+def test_a_key_that_is_missing_or_wrong_is_the_servers_own_message(
+    guarded: RunningServer, typed: Callable[..., None], capsys: pytest.CaptureFixture[str], key: str | None
+) -> None:
+    typed("hi")
+    assert main(["chat", "--url", guarded.url, *(["--api-key", key] if key else [])]) == 0
+    printed = "".join(capsys.readouterr())
+    assert "API key" in printed
+    assert "Hello" not in printed
+    assert "sk-wrong" not in printed
+
+
+def test_a_certificate_that_nobody_vouches_for_is_not_taken(
+    guarded: RunningServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("SSL_CERT_FILE")
+    with pytest.raises(RemoteError, match="certificate verify failed"):
+        list(RemoteAssistant(Endpoint.from_url(guarded.url, KEY)).reply(BODY))
+
+
+@pytest.mark.parametrize(
+    "words", [["--api-key", KEY], ["--url", "http://127.0.0.1:9", "--api-key", "sk-secret\nX-Other: 1"]]
+)
+@pytest.mark.parametrize("verb", ["chat", "bench"])
+def test_a_key_that_cannot_be_sent_is_refused(verb: str, words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([verb, *words]) == 2
+    assert "sk-secret" not in "".join(capsys.readouterr())
+
+
+def test_streams_are_timed_through_tls_with_a_key(guarded: RunningServer) -> None:
+    """What `helios bench` takes its figures from."""
+    endpoint = Endpoint.from_url(guarded.url, KEY)
+    assert endpoint.get("/v1/models", timeout_s=60)[0] == 200
+    body = {**BODY, "stream_options": {"include_usage": True}}
+    del body["seed"]
+    timelines = endpoint.stream([body] * 3, timeout_s=60)
+    assert [timeline.text for timeline in timelines] == ["Hello world"] * 3
+    with pytest.raises(RemoteError, match="API key"):
+        Endpoint.from_url(guarded.url, "sk-wrong").stream([body], timeout_s=60)
 
 
 def test_a_server_answers_in_pieces(server: RunningServer) -> None:
-    assistant = RemoteAssistant(server.url)
+    assistant = remote(server)
     server.engine.answer = "Hello wörld"
     assert text_of(assistant.reply(BODY)) == "Hello wörld"
     with pytest.raises(RemoteError, match="temperature must be a number"):
@@ -160,7 +240,7 @@ def begun_answer(server: RunningServer) -> tuple[Generator[Piece, None, None], A
     """An answer of which the opening chunk was read: a stream begins with its first token, so that one is given."""
     server.engine.answer = None
     (token_id,) = server.engine.tokenizer.encode("a", allow_special=False)
-    pieces = RemoteAssistant(server.url).reply(BODY)
+    pieces = remote(server).reply(BODY)
     giver = threading.Thread(target=lambda: server.generation().give(token_id))
     giver.start()
     assert next(pieces) == Piece("")
@@ -180,7 +260,7 @@ def test_a_server_that_is_not_there_or_goes_away_is_one_error(server: RunningSer
     with pytest.raises(RemoteError):
         list(pieces)
     with pytest.raises(RemoteError, match="does not answer"):
-        list(RemoteAssistant(server.url).reply(BODY))
+        list(remote(server).reply(BODY))
 
 
 def test_a_model_in_process_answers_like_a_server(engine: ScriptedEngine) -> None:

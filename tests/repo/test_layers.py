@@ -29,7 +29,7 @@ OWNERS = {
     "ctypes": {"device"},
     "socket": {"server"},
     "socketserver": {"server"},
-    "ssl": {"server"},
+    "ssl": {"server", "cli"},  # a client of it waits for whole records
     "http": {"cli", "corefile"},  # clients: of a server by `chat` and `bench`, of stored resources by range
     "asyncio": {"server", "engine", "cli"},
 }
