@@ -256,7 +256,8 @@ def test_thousands_of_connections_leave_no_memory_behind(server: RunningServer) 
         wait_until_none_is_left(server)
         server.engine.generations.clear()
         server.engine.permits.clear()
-        gc.collect()
+        for _ in range(4):  # one that meets another thread's collection does nothing
+            gc.collect()
 
     crowd(1000)  # tables grow to the largest crowd that there was
     tracemalloc.start()
