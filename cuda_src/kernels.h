@@ -115,6 +115,21 @@ static_assert(sizeof(HeliosCompletionHeader) == 32 && sizeof(HeliosCompletionLan
 //   bf16.g16k8, f16.g16k8  1,024 bytes: 64 lanes of 8 elements, ascending.
 // (A pair of inputs of 16 rows is a row of an AMX tile; 8 inputs of a row are what a thread of mma.sync holds.)
 //
+// 12-bit activations ("q12 rows", written by *_q12, read by linear*.w12): K a multiple of 64. In every group of 640 inputs a row has
+// a float s, in every half block of 16 a whole number c in 1..12, and for every input an int8 q in -127..127:  x = s * c * q.
+//   s = amax(group) / 1524, c = ceil(amax(half) / (127*s)) clamped to 1..12, q = round(x / (s*c)) clamped; a group with amax <= 1e-30
+//   has c = 1, q = 0; one with a NaN or an infinity also s = NaN.
+// At byte 0 the numbers c*q = 256*upper + lower (lower in -128..127) in tiles: [ceil(R/16)][K/64] of int8 upper[16 rows][64], int8
+// lower[16 rows][64] (of the last tile only live rows are written); then int8 q[R][K]; then int16 [R][K/32][4] = {c of inputs 0..15,
+// c of 16..31, sum of c*q of 0..15, of 16..31}; then float s[R][ceil(K/640)].
+// ceil(R/16)*16*K*2 + R*K + R*K/4 + R*ceil(K/640)*4 bytes.
+//
+// The weight layout that they meet:
+//   w12.g16  rows in groups of 16, padded like g16k8, n_in a multiple of 64; of a group its blocks of 32 inputs, 320 bytes each: 4 x 64
+//            bytes of nibbles q (vector j, lane r, byte c: low nibble is input 8j+c of row r, high nibble input 8j+4+c), 16 int16 k,
+//            16 int16 j; then float S[ceil(K/640)][16 rows].      w = S * (k*q + j), |k*q + j| <= 2047 for every q in 0..15
+// A group of 640 products of the whole numbers is below 2^31, so its sum is exact in any order. Beyond the bounds it wraps.
+//
 // KV cache, one plane for all layers: page p of a layer starts at plane + p*page_stride (the layer is in the relocation's
 // offset); inside, for each KV head, by the format in the kernel's name (none: f16):
 //   f16   64*HD bytes: K fp16 [HD][16 positions], then V fp16 [16 positions][HD].
@@ -149,22 +164,24 @@ static_assert(sizeof(HeliosCompletionHeader) == 32 && sizeof(HeliosCompletionLan
 // x[i][:] = weight row row_token[i], as float. x f32[R][hidden]; weight in a linear layout with N = vocabulary, K = hidden.
 #define HELIOS_embed_1(F) F(R, counts) F(R, row_token) F(R, weight) F(W, x) F(I, rows_capacity) F(I, hidden) F(I, vocabulary)
 
-// y[i] = x[rows[i]] / sqrt(mean(x^2) + epsilon) * weight for i < *n_rows. y: f32[R][width], q8 rows or bf16 rows. x has x_rows rows.
+// y[i] = x[rows[i]] / sqrt(mean(x^2) + epsilon) * weight for i < *n_rows. y: f32[R][width], q8, q12 or bf16 rows. x has x_rows rows.
 #define HELIOS_rms_norm_1(F) \
   F(R, n_rows) F(R, rows) F(R, x) F(R, weight) F(W, y) F(I, rows_capacity) F(I, x_rows) F(I, width) F(S, epsilon)
 
 // y[i] = q8(x[i]); K = width.
 #define HELIOS_quantize_q8_1(F) F(R, n_rows) F(R, x) F(W, y) F(I, rows_capacity) F(I, width)
+#define HELIOS_quantize_q12_1(F) HELIOS_quantize_q8_1(F)
 // y[i] = x[i] rounded to bf16 rows; to nearest, ties to even.
 #define HELIOS_round_bf16_1(F) HELIOS_quantize_q8_1(F)
 
-// y[i][0..n_out) = W x[i]; x is q8 rows for the g8k4 layouts, f32[R][n_in] for the g8 ones, bf16 rows for g16k8. y f32, row stride
+// y[i][0..n_out) = W x[i]; x is q8 rows for the g8k4 layouts, f32[R][n_in] for the g8 ones, bf16 rows for g16k8, q12 rows for w12. y f32, row stride
 // y_stride floats. linear_add: y += W x. linear_silu_gate: W holds gate and up interleaved by groups of rows (gate group 0, up
 // group 0, gate group 1, ...), n_out counts the outputs (so W has 2*n_out rows): y = silu(gate) * up. n_out is a multiple of the
 // group there (8 or 16).
 // g16k8: blocks ascending, acc = fma(d_b, P_b, acc), P_b the float sum of the block's 32 products q*x (in float; a whole number of up
 // to 8 bits is exact in bf16), its order the device's own; q4_1 adds fma(m_b, sum_b, acc) for each block. Float weights: acc + P_b,
 // those of f16 as the sum of two bf16 numbers. A device may cut the blocks into parts, by their number alone, and add those in order.
+// w12: groups of 640 inputs ascending from 0, acc = fma(float(sum of (k*q + j) * (c*q)) * S, s, acc).
 #define HELIOS_linear_1(F) \
   F(R, n_rows) F(R, x) F(R, weight) F(W, y) F(I, rows_capacity) F(I, n_in) F(I, n_out) F(I, y_stride)
 #define HELIOS_linear_add_1(F) \
@@ -292,6 +309,9 @@ typedef struct { int32_t token; float logprob; int32_t rank, n_candidates; int32
   X(embed_f16_g16, "embed.f16.g16k8.1", HELIOS_embed_1) X(linear_f16_g16, "linear.f16.g16k8.1", HELIOS_linear_1) \
   X(linear_add_f16_g16, "linear_add.f16.g16k8.1", HELIOS_linear_add_1) \
   X(linear_silu_gate_f16_g16, "linear_silu_gate.f16.g16k8.1", HELIOS_linear_silu_gate_1) \
+  X(rms_norm_q12, "rms_norm_q12.1", HELIOS_rms_norm_1) X(quantize_q12, "quantize_q12.1", HELIOS_quantize_q12_1) \
+  X(linear_w12, "linear.w12.g16.1", HELIOS_linear_1) X(linear_add_w12, "linear_add.w12.g16.1", HELIOS_linear_add_1) \
+  X(linear_silu_gate_w12, "linear_silu_gate.w12.g16.1", HELIOS_linear_silu_gate_1) \
   X(add_bias, "add_bias.1", HELIOS_add_bias_1) X(silu_gate, "silu_gate.1", HELIOS_silu_gate_1) \
   X(rope_kv_interleaved, "rope_kv.interleaved.1", HELIOS_rope_kv_1) X(rope_kv_half, "rope_kv.half.1", HELIOS_rope_kv_1) \
   X(rope_kv_interleaved_bf16, "rope_kv.interleaved.bf16.1", HELIOS_rope_kv_1) X(rope_kv_half_bf16, "rope_kv.half.bf16.1", HELIOS_rope_kv_1) \

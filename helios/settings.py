@@ -323,7 +323,7 @@ def kernel_target() -> str | None:
 
 
 def activations() -> str | None:
-    """HELIOS_ACTIVATIONS: what the linear maps of a model prepared for the CPU read, `q8` or `bf16`."""
+    """HELIOS_ACTIVATIONS: what the linear maps of a model prepared for the CPU read, `q8`, `q12` or `bf16`."""
     return os.environ.get(ENVIRONMENT_PREFIX + "ACTIVATIONS") or None
 
 

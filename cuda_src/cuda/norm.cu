@@ -8,19 +8,12 @@
 //
 // Floor: 4 bytes a number in, 4, 2 or 1 and the block's scales or sum out; the second reading is from the L1 cache. As built:
 // up to 32 registers a thread and 16 bytes of shared memory, 12 blocks a multiprocessor.
-#include "chunks.h"
 #include "formats.h"
+#include "norm.h"
 
 namespace helios::cuda {
 
 constexpr int kBlockLanes = kBlock / kFloats;  // lanes that share a block of 32, four numbers each
-
-// v combined over n neighbouring lanes, in a fixed tree.
-template <int n, class T, class Combine>
-__device__ __forceinline__ T combine_lanes(T v, Combine combine) {
-  for (int bits = 1; bits < n; bits *= 2) v = combine(v, __shfl_xor_sync(kAllLanes, v, bits));
-  return v;
-}
 
 // Where the numbers k .. k + 3 of a row go, in one of the forms. All lanes of a warp call these together, those past the width
 // with zeros.
@@ -80,12 +73,6 @@ struct ToBf16 {
   }
 };
 
-// Calls use(k) for the thread's fours of a row, all threads of the block equally often.
-template <class Use>
-__device__ __forceinline__ void for_fours(int32_t width, Use use) {
-  for (int32_t first = 0; first < width; first += kThreads * kFloats) use(first + int32_t(threadIdx.x) * kFloats);
-}
-
 template <class Form, class Args>
 __device__ void rms_norm(const Args& a) {
   HELIOS_SHARED(float, partial, kWarps);
@@ -94,14 +81,7 @@ __device__ void rms_norm(const Args& a) {
   const int32_t row = as<int32_t>(a.rows)[i];
   if (!in_range(row, a.x_rows)) return;
   const float *x = as<float>(a.x) + int64_t(row) * a.width, *weight = as<float>(a.weight);
-  float sum = 0;
-  for_fours(a.width, [&](int32_t k) {
-    const Floats four = load_floats(x + k, a.width - k);
-    HELIOS_UNROLL
-    for (int j = 0; j < kFloats; j++) sum = fmaf(four.v[j], four.v[j], sum);
-  });
-  sum = combine_block(sum, partial, Sum{});
-  const float scale = 1.f / sqrtf(sum / float(a.width) + a.epsilon);
+  const float scale = norm_scale(x, a.width, a.epsilon, partial);
   for_fours(a.width, [&](int32_t k) {
     Floats y = load_floats(x + k, a.width - k);
     const Floats weights = load_floats(weight + k, a.width - k);

@@ -45,13 +45,14 @@ void run_emulated_block(const void* pointer, int32_t block, int32_t) {
 }
 
 #if defined(__x86_64__)
-// Whether the processor multiplies tiles of bf16 numbers, and the kernel lets this process: it grants the 8 KiB of state
+// Whether the processor multiplies tiles of bytes and of bf16 numbers, and the kernel lets this process: it grants the 8 KiB of state
 // that each thread then carries to those that ask.
 bool may_use_matrix_unit() {
-  constexpr unsigned amx_bf16 = 1u << 22, amx_tile = 1u << 24, avx512_bf16 = 1u << 5;
+  constexpr unsigned amx = 1u << 22 | 1u << 24 | 1u << 25;  // bf16, tiles, int8
+  constexpr unsigned avx512_bf16 = 1u << 5;
   constexpr long request_permission = 0x1023, tile_data = 18;  // ARCH_REQ_XCOMP_PERM, XFEATURE_XTILE_DATA
   unsigned eax, ebx, ecx, edx;
-  if (!__get_cpuid_count(7, 0, &eax, &ebx, &ecx, &edx) || !(edx & amx_bf16) || !(edx & amx_tile)) return false;
+  if (!__get_cpuid_count(7, 0, &eax, &ebx, &ecx, &edx) || (edx & amx) != amx) return false;
   if (!__get_cpuid_count(7, 1, &eax, &ebx, &ecx, &edx) || !(eax & avx512_bf16)) return false;
   return syscall(SYS_arch_prctl, request_permission, tile_data) == 0;
 }

@@ -26,7 +26,7 @@ constexpr int kPrefetchBytes = 16384;  // ahead of the block that is unpacked
 enum TileSet { kWhole = 0, kPart = 3 };
 
 template <class Block>
-struct G16Product {
+struct G16Product : G16Format<Block> {
   using Tile = TileOf<Block>;
   static constexpr int kTiles = Tile::kTiles, kBlockTileBytes = kTiles * kTileBytes;
 
@@ -35,7 +35,7 @@ struct G16Product {
 
   explicit G16Product(int32_t n_tokens)
       : n_part(n_tokens % kTileRows),
-        tiles({16, 16, 16, n_part ? n_part : 16, n_part ? n_part : 16, n_part ? n_part : 16, 16, 16}) {}
+        tiles(Tiles::Rows{16, 16, 16, n_part ? n_part : 16, n_part ? n_part : 16, n_part ? n_part : 16, 16, 16}) {}
 
   static int32_t n_groups_at_once(int32_t n_tokens) { return n_tokens > kTileRows ? kPanelGroups : 1; }
 

@@ -44,7 +44,7 @@ void split(float (&w)[kG16Inputs][kG16Rows], float (&rest)[kG16Inputs][kG16Rows]
 }  // namespace
 
 template <class Block>
-struct G16Product {
+struct G16Product : G16Format<Block> {
   static constexpr bool kIsSplit = Block::kIsHalf;
 
   explicit G16Product(int32_t) {}
@@ -86,10 +86,10 @@ struct G16Product {
 #endif
 
 #define HELIOS_G16_KERNELS(suffix, ...)                                                                       \
-  HELIOS_HOST_KERNEL(linear_##suffix, LinearG16<HeliosArgs_linear_##suffix, __VA_ARGS__, G16Store>)           \
-  HELIOS_HOST_KERNEL(linear_add_##suffix, LinearG16<HeliosArgs_linear_add_##suffix, __VA_ARGS__, G16Add>)     \
+  HELIOS_HOST_KERNEL(linear_##suffix, LinearG16<HeliosArgs_linear_##suffix, G16Product<__VA_ARGS__>, G16Store>) \
+  HELIOS_HOST_KERNEL(linear_add_##suffix, LinearG16<HeliosArgs_linear_add_##suffix, G16Product<__VA_ARGS__>, G16Add>)     \
   HELIOS_HOST_KERNEL(linear_silu_gate_##suffix,                                                               \
-                     LinearG16<HeliosArgs_linear_silu_gate_##suffix, __VA_ARGS__, G16SiluGate>)
+                     LinearG16<HeliosArgs_linear_silu_gate_##suffix, G16Product<__VA_ARGS__>, G16SiluGate>)
 
 HELIOS_G16_KERNELS(q4_1_g16, Q4G16<true>)
 HELIOS_G16_KERNELS(q4_0_g16, Q4G16<false>)

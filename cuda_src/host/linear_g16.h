@@ -1,9 +1,12 @@
-// y = W x for weights in g16k8 and bf16 rows: one driver for every weight format and every output. It walks groups of 16
-// output rows (a gate group and its up group for the SiLU gate) and blocks of tokens, asks `G16Product` for the sums,
-// and hands them to the output.
+// y = W x for weights in groups of 16 output rows: one driver for every weight format and every output. It walks the groups
+// (a gate group and its up group for the SiLU gate) and blocks of tokens, asks the format's product for the sums, and hands
+// them to the output.
 //
-// G16Product<Block>(n_tokens) provides n_groups_at_once(n_tokens) <= kG16Groups, which go together, and compute(w, n_groups, x,
-// first_token, n_tokens <= kG16Tokens, sums): sums[g][kG16Tokens][16] of the consecutive groups at w.
+// A product provides
+//   Rows(base, rows_capacity, n_in), the activations; kInputs (n_in is a multiple), rows_nbytes(rows_capacity, n_in),
+//   group_nbytes(n_in), and n_groups_at_once(n_tokens) <= kG16Groups, which go together;
+//   Product(n_tokens).compute(w, n_groups, x, first_token, n_tokens <= kG16Tokens, sums): sums[g][kG16Tokens][16] of the
+//   consecutive groups at w. first_token is a multiple of 16.
 // Bits: a sum depends on its own weights and its own input row only; never on the block of tokens, the task or the
 // thread.
 //
@@ -24,6 +27,14 @@ struct G16Blocks {
       : n((n_rows + kG16Tokens - 1) / kG16Tokens), size(n ? ((n_rows + n - 1) / n + 15) & ~15 : 0) {}
 };
 
+// What the products of all g16k8 layouts share.
+template <class Block>
+struct G16Format {
+  using Rows = Bf16Rows;
+  static constexpr int kInputs = kG16Inputs;
+  static Size rows_nbytes(int32_t rows_capacity, int32_t n_in) { return bf16_rows_nbytes(rows_capacity, n_in); }
+  static int64_t group_nbytes(int32_t n_in) { return int64_t(n_in / kG16Inputs) * Block::kNbytes; }
+};
 template <class Block>
 struct G16Product;
 
@@ -48,29 +59,28 @@ struct G16SiluGate {
   static HELIOS_INLINE void put_one(float*, float) {}  // n_out is a multiple of the group
 };
 
-template <class Args, class Block, class Output>
+template <class Args, class Product, class Output>
 struct LinearG16 {
   static constexpr int kGroups = Output::kGroups;  // of one unit of work
 
   static bool extents(const Args& a, Extents<Args>& e) {
-    if (!is_width(a.n_in) || a.n_in % kG16Inputs || !is_width(a.n_out) || (kGroups > 1 && a.n_out % kG16Rows) ||
+    if (!is_width(a.n_in) || a.n_in % Product::kInputs || !is_width(a.n_out) || (kGroups > 1 && a.n_out % kG16Rows) ||
         a.rows_capacity <= 0 || a.y_stride < a.n_out)
       return false;
     e.n_rows = Size(4);
-    e.x = bf16_rows_nbytes(a.rows_capacity, a.n_in);
-    e.weight = divide_up(Size(a.n_out), kG16Rows) * kGroups * (a.n_in / kG16Inputs) * Block::kNbytes;
+    e.x = Product::rows_nbytes(a.rows_capacity, a.n_in);
+    e.weight = divide_up(Size(a.n_out), kG16Rows) * kGroups * Product::group_nbytes(a.n_in);
     e.y = strided(a.rows_capacity, a.y_stride, a.n_out) * 4;
     return true;
   }
 
-  static int64_t group_nbytes(const Args& a) { return int64_t(a.n_in / kG16Inputs) * Block::kNbytes; }
   static int32_t n_units_of(const Args& a) { return (a.n_out + kG16Rows - 1) / kG16Rows; }
 
   static int32_t n_tasks(const Args& a, int32_t n_threads) {
     const int32_t n_rows = live_count(a.n_rows, a.rows_capacity);
     if (n_rows == 0) return 0;
     const int32_t n_units = n_units_of(a), n_blocks = G16Blocks(n_rows).n;
-    const int64_t unit_nbytes = group_nbytes(a) * kGroups;
+    const int64_t unit_nbytes = Product::group_nbytes(a.n_in) * kGroups;
     const int32_t step = units_a_step(n_rows), n_steps = (n_units + step - 1) / step;
     const int32_t usual = step > 1 ? 1 : int32_t(40960 / unit_nbytes);
     const int32_t fair = int32_t(int64_t(n_steps) * n_blocks / (4 * int64_t(n_threads)));
@@ -82,7 +92,7 @@ struct LinearG16 {
   }
   // Runs consist of whole steps: the units that many tokens take at once.
   static int32_t units_a_step(int32_t n_rows) {
-    const int32_t n_groups = G16Product<Block>::n_groups_at_once(n_rows);
+    const int32_t n_groups = Product::n_groups_at_once(n_rows);
     return n_groups > kGroups ? n_groups / kGroups : 1;
   }
 
@@ -95,9 +105,9 @@ struct LinearG16 {
     if (n_tokens <= 0) return;
     const int32_t n_units = n_units_of(a), step = units_a_step(n_rows);
     const Span steps = part_of((n_units + step - 1) / step, task % n_runs, n_runs);
-    const Bf16Rows x(a.x, a.rows_capacity, a.n_in);
-    const int64_t unit_nbytes = group_nbytes(a) * kGroups;
-    const G16Product<Block> product(n_tokens);
+    const typename Product::Rows x(a.x, a.rows_capacity, a.n_in);
+    const int64_t unit_nbytes = Product::group_nbytes(a.n_in) * kGroups;
+    const Product product(n_tokens);
     alignas(64) float sums[kG16Groups][kG16Tokens * kG16Rows];
     for (int32_t unit = steps.begin * step; unit < steps.end * step && unit < n_units; unit += step) {
       const int32_t n = n_units - unit < step ? n_units - unit : step;

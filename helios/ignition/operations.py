@@ -6,7 +6,7 @@ Results are temporaries unless the caller says where to put them.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from helios.errors import InternalError
@@ -23,10 +23,11 @@ from helios.ignition.preparation.layouts import Layout, RowForm
 
 _WORD = 4  # bytes of an int32 or float
 _BLOCK = 32  # numbers of a block of 8-bit or bf16 rows
+_Q12_DEPTH, _Q12_GROUP, _Q12_TILE_ROWS = 64, 640, 16  # numbers of a tile's row, numbers that share a scale, rows of a tile
 
 # The suffix of the norm that writes rows in a form, and the kernel that turns float rows into it.
-_NORM_SUFFIX = {RowForm.FLOAT: "", RowForm.Q8: "_q8", RowForm.BF16: "_bf16"}
-_CONVERSION = {RowForm.Q8: "quantize_q8.1", RowForm.BF16: "round_bf16.1"}
+_NORM_SUFFIX = {RowForm.FLOAT: "", RowForm.Q8: "_q8", RowForm.Q12: "_q12", RowForm.BF16: "_bf16"}
+_CONVERSION = {RowForm.Q8: "quantize_q8.1", RowForm.Q12: "quantize_q12.1", RowForm.BF16: "round_bf16.1"}
 
 Inputs = Mapping[str, Tensor]  # the device side of staging, by destination name
 
@@ -106,11 +107,23 @@ def floats(program: ProgramCapture, rows: Rows, width: int) -> Activation:
 def _rows_in(form: RowForm, program: ProgramCapture, rows: Rows, width: int) -> Activation:
     if form == RowForm.FLOAT:
         return floats(program, rows, width)
-    if width % _BLOCK:
-        raise InternalError(f"{form} rows of {width} numbers are not whole blocks of {_BLOCK}")
-    numbers = rows.capacity * width  # q8: a byte each and 16 for a block; bf16: two bytes each and 4 for a block
-    nbytes = numbers * 3 // 2 if form == RowForm.Q8 else numbers * 2 + numbers // 8
-    return Activation(program.scratch(nbytes), rows.capacity, width, form)
+    unit = _Q12_DEPTH if form == RowForm.Q12 else _BLOCK
+    if width % unit:
+        raise InternalError(f"{form} rows of {width} numbers are not whole blocks of {unit}")
+    return Activation(program.scratch(_ROWS_NBYTES[form](rows.capacity, width)), rows.capacity, width, form)
+
+
+def _q12_rows_nbytes(n_rows: int, width: int) -> int:
+    """Two bytes a number in whole tiles, one again with 8 for a block, and a float for each group."""
+    n_tiled = -(-n_rows // _Q12_TILE_ROWS) * _Q12_TILE_ROWS
+    return n_tiled * width * 2 + n_rows * (width * 5 // 4 + -(-width // _Q12_GROUP) * _WORD)
+
+
+_ROWS_NBYTES: Mapping[RowForm, Callable[[int, int], int]] = {
+    RowForm.Q8: lambda n_rows, width: n_rows * width * 3 // 2,  # a byte each and 16 for a block
+    RowForm.Q12: _q12_rows_nbytes,
+    RowForm.BF16: lambda n_rows, width: n_rows * width * 2 + n_rows * width // 8,  # two bytes each and 4 for a block
+}
 
 
 def page_table_update(

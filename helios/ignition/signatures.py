@@ -59,19 +59,22 @@ def target_of(device: str) -> Target:
 def host_target() -> Target:
     """The kernels of the CPU device. Raises DeviceError when they have not been built.
 
-    Activations are q8: they take the fewest operations a weight, which is what decoding a few streams asks for, on a matrix unit
-    too. bf16 is more exact, and with a matrix unit long prompts and many streams are faster (docs/performance.md).
+    Activations are q12 where a matrix unit multiplies bytes: prompts are faster, and decoding is not slower (docs/performance.md).
+    Elsewhere they are q8, which takes the fewest operations a weight of vector units.
     """
     with Device.open("cpu", n_threads=1) as device:
-        return Target(device.target, _signatures(device.kernels.table), _host_row_form())
+        table = device.kernels.table
+        return Target(device.target, _signatures(table), _host_row_form(table.target))
 
 
-def _host_row_form() -> RowForm:
+def _host_row_form(library: str) -> RowForm:
     chosen = settings.activations()
-    forms = [RowForm.Q8, RowForm.BF16]
+    forms = [RowForm.Q8, RowForm.Q12, RowForm.BF16]
     if chosen is not None and chosen not in forms:
-        raise SettingError(f"HELIOS_ACTIVATIONS is {chosen!r}, it must be {' or '.join(forms)}")
-    return RowForm(chosen) if chosen else RowForm.Q8
+        raise SettingError(f"HELIOS_ACTIVATIONS is {chosen!r}, it must be {', '.join(forms[:-1])} or {forms[-1]}")
+    if chosen:
+        return RowForm(chosen)
+    return RowForm.Q12 if library == libraries.MATRIX_TARGET else RowForm.Q8
 
 
 def cuda_target(path: Path) -> Target:

@@ -44,7 +44,7 @@ TARGETS: dict[str, dict[str, list[str]]] = {
         "x86-64": [],
         "x86-64-v3": ["-march=x86-64-v3"],
         "x86-64-v4": ["-march=x86-64-v4", "-mavx512vnni"],
-        "x86-64-v4-amx": ["-march=x86-64-v4", "-mavx512vnni", "-mavx512bf16", "-mamx-tile", "-mamx-bf16"],
+        "x86-64-v4-amx": ["-march=x86-64-v4", "-mavx512vnni", "-mavx512bf16", "-mamx-tile", "-mamx-bf16", "-mamx-int8"],
     },
     "aarch64": {"aarch64": []},
 }

@@ -285,7 +285,8 @@ def _page_copy(name: str, shapes: Shapes) -> Iterator[Case]:
 _FAMILIES: dict[str, Callable[[str, Shapes], Iterator[Case]]] = {
     **dict.fromkeys(("linear", "linear_add", "linear_silu_gate"), _linear),
     "embed": _embed,
-    **dict.fromkeys(("rms_norm", "rms_norm_q8", "rms_norm_bf16", "quantize_q8", "round_bf16"), _rows),
+    **dict.fromkeys(("rms_norm", "rms_norm_q8", "rms_norm_q12", "rms_norm_bf16"), _rows),
+    **dict.fromkeys(("quantize_q8", "quantize_q12", "round_bf16"), _rows),
     **dict.fromkeys(("add_bias", "silu_gate"), _rows),
     "rope_kv": _rope,
     "attention": _attention,

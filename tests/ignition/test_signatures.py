@@ -6,20 +6,30 @@ from pathlib import Path
 
 import pytest
 
+from helios.device import libraries
 from helios.errors import SettingError
 from helios.ignition.preparation.layouts import RowForm
 from helios.ignition.prepared_core import PrepareOptions, prepared_core
 from helios.ignition.signatures import host_target
 from tests.ignition.tiny_model import TinyModel, write_tiny
+from tests.kernels.harness import runnable_targets
 
 
-def test_the_activations_of_the_cpu_are_q8_unless_chosen(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_activations_of_the_cpu_are_q12_with_a_matrix_unit_and_else_q8_unless_chosen(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.delenv("HELIOS_ACTIVATIONS", raising=False)
+    monkeypatch.setenv("HELIOS_KERNELS", "x86-64")
     assert host_target().row_form == RowForm.Q8
+    if libraries.MATRIX_TARGET in runnable_targets():
+        monkeypatch.delenv("HELIOS_KERNELS")
+        assert host_target().row_form == RowForm.Q12
+    monkeypatch.setenv("HELIOS_ACTIVATIONS", "q12")
+    assert host_target().row_form == RowForm.Q12
     monkeypatch.setenv("HELIOS_ACTIVATIONS", "bf16")
     assert host_target().row_form == RowForm.BF16
     monkeypatch.setenv("HELIOS_ACTIVATIONS", "float")
-    with pytest.raises(SettingError, match="HELIOS_ACTIVATIONS is 'float', it must be q8 or bf16"):
+    with pytest.raises(SettingError, match="HELIOS_ACTIVATIONS is 'float', it must be q8, q12 or bf16"):
         host_target()
 
 
@@ -29,8 +39,8 @@ def test_cores_for_other_activations_are_other_cores_and_equal_ones_are_found_ag
     monkeypatch.setenv("HELIOS_HOME", str(tmp_path / "home"))
     checkpoint, options = write_tiny(tmp_path / "m.gguf", TinyModel()), PrepareOptions(concurrency=2)
     found = {}
-    for form in (RowForm.Q8, RowForm.BF16):
+    for form in (RowForm.Q8, RowForm.Q12, RowForm.BF16):
         monkeypatch.setenv("HELIOS_ACTIVATIONS", form)
         found[form] = prepared_core(checkpoint, options=options)
         assert prepared_core(checkpoint, options=options) == found[form]
-    assert len(set(found.values())) == 2
+    assert len(set(found.values())) == 3

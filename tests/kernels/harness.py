@@ -49,6 +49,7 @@ NEEDS = {
         "avx512_bf16",
         "amx_tile",
         "amx_bf16",
+        "amx_int8",
     },
     "aarch64": {"asimd"},
     "simt": set(),

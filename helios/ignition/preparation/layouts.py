@@ -1,7 +1,7 @@
 """Weight rows of a checkpoint rearranged into the layouts that kernels read (`cuda_src/kernels.h`, "Weight layouts").
 
-It knows block formats and layouts, no names and no files. Packing only moves bits: no value changes, and the rows that
-pad a matrix to whole groups are zero.
+It knows block formats and layouts, no names and no files. Packing only moves bits, except that w12 rounds scales; the rows
+that pad a matrix to whole groups are zero.
 """
 
 from __future__ import annotations
@@ -20,13 +20,16 @@ Bytes = npt.NDArray[np.uint8]
 
 _BLOCK = 32  # inputs
 _LANE = 8  # inputs of a row that lie side by side in g16k8
+_SCALE_GROUP = 640  # inputs that share a scale in w12
+_MOST = 2042  # of the numbers of w12 before k and j are rounded, which adds less than 5: they stay below 2,047
 
 
 class RowForm(StrEnum):
-    """How the activations of a linear map are stored: floats, 8-bit blocks with scales, or bf16."""
+    """How the activations of a linear map are stored: floats, 8-bit blocks with scales, 12-bit numbers, or bf16."""
 
     FLOAT = "float"
     Q8 = "q8"
+    Q12 = "q12"
     BF16 = "bf16"
 
 
@@ -39,10 +42,11 @@ class Layout:
     group: int
     reads: RowForm
     arrange: Callable[[Bytes], Bytes]  # of raw [groups, rows of a group, bytes of a row]
+    row_nbytes: Callable[[GgmlType, int], int] = row_bytes  # of a packed row of so many columns
 
     def packed_nbytes(self, n_rows: int, n_columns: int) -> int:
         """Bytes of a packed matrix: those of its rows, padded to whole groups."""
-        return -(-n_rows // self.group) * self.group * row_bytes(self.type, n_columns)
+        return -(-n_rows // self.group) * self.group * self.row_nbytes(self.type, n_columns)
 
     def pack(self, rows: Sequence[Bytes]) -> Bytes:
         """The matrix whose rows are those of the parts, one part after the other; a part is raw [N, bytes of a row]."""
@@ -60,8 +64,11 @@ class Layout:
         return np.stack(list(groups), axis=1).reshape(-1, first.shape[1])
 
 
-def layout_for(type_: GgmlType, n_columns: int, form: RowForm) -> Layout:
-    """The layout of a matrix on a target whose linear maps are fastest with activations in `form`."""
+def layout_for(type_: GgmlType, n_columns: int, form: RowForm, *, is_embedding: bool = False) -> Layout:
+    """The layout of a matrix on a target whose linear maps are fastest with activations in `form`. Rows of an embedding are read
+    one by one, as they are stored: w12 is not for them."""
+    if form == RowForm.Q12 and type_ in Q12_LAYOUTS and n_columns % (2 * _BLOCK) == 0 and not is_embedding:
+        return Q12_LAYOUTS[type_]
     if form == RowForm.BF16 and type_ in _BF16_LAYOUTS and n_columns % _BLOCK == 0:
         return _BF16_LAYOUTS[type_]
     return _Q8_LAYOUTS[type_]
@@ -132,6 +139,55 @@ def _arrange_lane_nibbles(n_scales: int) -> Callable[[Bytes], Bytes]:
     return arrange
 
 
+# w12: nibbles as in g8k4, whole-number scales of a block, and a float for every _SCALE_GROUP inputs ----------------------
+
+
+def _arrange_w12(n_scales: int) -> Callable[[Bytes], Bytes]:
+    arrange_nibbles = _arrange_nibbles(n_scales)
+
+    def arrange(groups: Bytes) -> Bytes:
+        n_groups, n_rows, _ = groups.shape
+        head = 2 * n_scales
+        blocks = groups.reshape(n_groups, n_rows, -1, head + _BLOCK // 2)
+        n_blocks = blocks.shape[2]
+        heads = np.ascontiguousarray(blocks[..., :head]).view("<f2").astype(np.float64)
+        scale, multipliers, offsets = _whole_scales(heads[..., 0], heads[..., 1] if n_scales == 2 else -8 * heads[..., 0])
+        vectors = arrange_nibbles(groups)[..., : 4 * 4 * n_rows]
+        tails = np.stack([multipliers, offsets], axis=2).transpose(0, 3, 2, 1)  # [groups, blocks, 2, rows]
+        tails = np.ascontiguousarray(tails.astype("<i2")).view(np.uint8).reshape(n_groups, n_blocks, -1)
+        scales = np.ascontiguousarray(scale.transpose(0, 2, 1)).view(np.uint8).reshape(n_groups, -1)
+        lines = np.concatenate([vectors, tails], axis=-1).reshape(n_groups, -1)
+        return np.concatenate([lines, scales], axis=-1)
+
+    return arrange
+
+
+_Floats = npt.NDArray[np.float64]
+
+
+def _whole_scales(d: _Floats, m: _Floats) -> tuple[npt.NDArray[np.float32], _Floats, _Floats]:
+    """S of each group of inputs, k and j of each block, where d*q + m is about S * (k*q + j); all [groups, rows, blocks].
+
+    j is centred on q = 8, where the rounding of k costs least. A scale that is not finite makes a NaN of its group.
+    """
+    n_blocks, n_together = d.shape[2], _SCALE_GROUP // _BLOCK
+    most = np.maximum(np.abs(m), np.abs(15 * d + m))
+    most = np.pad(most, ((0, 0), (0, 0), (0, -n_blocks % n_together))).reshape(*d.shape[:2], -1, n_together).max(axis=3)
+    scale = (most / _MOST).astype("<f4")
+    scale[~np.isfinite(scale)] = np.nan
+    unit = np.repeat(scale.astype(np.float64), n_together, axis=2)[..., :n_blocks]
+    is_number = unit > 0
+    inverse = np.divide(1, unit, out=np.zeros_like(unit), where=is_number)
+    d, m = np.where(is_number, d, 0), np.where(is_number, m, 0)
+    multipliers = np.rint(d * inverse)
+    return scale, multipliers, np.rint((m + 8 * d) * inverse) - 8 * multipliers
+
+
+def _w12_row_nbytes(_type: GgmlType, n_columns: int) -> int:
+    """Nibbles, two 16-bit words for a block, and the floats."""
+    return n_columns // 2 + n_columns // _BLOCK * 4 + -(-n_columns // _SCALE_GROUP) * 4
+
+
 def _join(vectors: npt.NDArray[np.unsignedinteger], scales: Bytes) -> Bytes:
     """[groups, blocks] of: the vectors, a lane for each row of the group, then each kind of scale for the rows."""
     lanes = np.ascontiguousarray(vectors.transpose(0, 2, 3, 1)).view(np.uint8)
@@ -161,5 +217,9 @@ _BF16_LAYOUTS = {
         Layout("f16.g16k8", GgmlType.F16, 16, RowForm.BF16, _arrange_lane_elements(2)),
         Layout("bf16.g16k8", GgmlType.BF16, 16, RowForm.BF16, _arrange_lane_elements(2)),
     )
+}
+Q12_LAYOUTS = {
+    GgmlType.Q4_1: Layout("w12.g16", GgmlType.Q4_1, 16, RowForm.Q12, _arrange_w12(2), _w12_row_nbytes),
+    GgmlType.Q4_0: Layout("w12.g16", GgmlType.Q4_0, 16, RowForm.Q12, _arrange_w12(1), _w12_row_nbytes),
 }
 LAYOUTS = {layout.name: layout for family in (_Q8_LAYOUTS, _BF16_LAYOUTS) for layout in family.values()}

@@ -104,10 +104,10 @@ def _declare(
             f"the vocabulary has {vocabulary:,} tokens, tensor 'token_embd.weight' has {n_rows:,} rows"
         )
 
-    def vocabulary_matrix(role: str, name: str) -> Weight:
-        return book.matrix(role, [(name, n_rows)], hyper.hidden, n_used=vocabulary)
+    def vocabulary_matrix(role: str, name: str, *, is_embedding: bool = False) -> Weight:
+        return book.matrix(role, [(name, n_rows)], hyper.hidden, n_used=vocabulary, is_embedding=is_embedding)
 
-    embedding = vocabulary_matrix("embedding", "token_embd.weight")
+    embedding = vocabulary_matrix("embedding", "token_embd.weight", is_embedding=True)
     layers = tuple(_declare_layer(book, hyper, index) for index in range(hyper.n_layers))
     return DenseDecoder(
         hyper=hyper,

@@ -57,11 +57,19 @@ class WeightBook:
         """Whether the matrices can be one map that alternates by groups of rows."""
         return self.share_type(gate, up) and n_out % self._layout(self._checkpoint.tensor(gate), n_in).group == 0
 
-    def matrix(self, role: str, parts: Sequence[tuple[str, int]], n_in: int, *, n_used: int | None = None) -> Weight:
+    def matrix(
+        self,
+        role: str,
+        parts: Sequence[tuple[str, int]],
+        n_in: int,
+        *,
+        n_used: int | None = None,
+        is_embedding: bool = False,
+    ) -> Weight:
         """The rows of the named tensors (name, rows) one after the other; only the first `n_used` where given."""
         tensors = [self._take(name, (n_out, n_in)) for name, n_out in parts]
         n_out = sum(n for _, n in parts) if n_used is None else n_used
-        layout = self._layout(tensors[0], n_in)
+        layout = self._layout(tensors[0], n_in, is_embedding=is_embedding)
 
         def produce() -> Bytes:
             return layout.pack([tensor.raw[:n_used] for tensor in tensors])
@@ -108,8 +116,8 @@ class WeightBook:
         self._taken.add(name)
         return self._checkpoint.tensor(name, shape)
 
-    def _layout(self, tensor: GgufTensor, n_in: int) -> Layout:
-        return layout_for(tensor.type, n_in, self._capture.row_form)
+    def _layout(self, tensor: GgufTensor, n_in: int, *, is_embedding: bool = False) -> Layout:
+        return layout_for(tensor.type, n_in, self._capture.row_form, is_embedding=is_embedding)
 
     def _weight(
         self, role: str, layout: Layout, n_in: int, n_out: int, produce: Callable[[], Bytes], sources: tuple[str, ...]

@@ -29,6 +29,7 @@ LAYOUTS = {
         Q.Q4_0: "q4_0.g8k4",
         Q.Q4_1: "q4_1.g8k4",
     },
+    RowForm.Q12: {Q.Q4_0: "w12.g16", Q.Q4_1: "w12.g16", Q.F32: "f32.g8", Q.Q8_0: "q8_0.g8k4"},
     RowForm.BF16: {
         Q.F32: "f32.g8",
         Q.F16: "f16.g16k8",
@@ -38,8 +39,8 @@ LAYOUTS = {
         Q.Q4_1: "q4_1.g16k8",
     },
 }
-NORMS = {"g8": "rms_norm.1", "g8k4": "rms_norm_q8.1", "g16k8": "rms_norm_bf16.1"}
-CONVERSIONS = {"g8k4": "quantize_q8.1", "g16k8": "round_bf16.1"}
+NORMS = {"g8": "rms_norm.1", "g8k4": "rms_norm_q8.1", "g16": "rms_norm_q12.1", "g16k8": "rms_norm_bf16.1"}
+CONVERSIONS = {"g8k4": "quantize_q8.1", "g16": "quantize_q12.1", "g16k8": "round_bf16.1"}
 
 
 def capture_of(
@@ -65,10 +66,9 @@ def weights_of(manifest: pb.ExecutionManifest) -> list[str]:
     return [buffer.name for buffer in manifest.buffers if buffer.kind == pb.BUFFER_KIND_WEIGHT]
 
 
-@pytest.mark.parametrize("form", list(LAYOUTS))
-@pytest.mark.parametrize("type_", list(LAYOUTS[RowForm.Q8]))
+@pytest.mark.parametrize(("form", "type_"), [(form, type_) for form in LAYOUTS for type_ in LAYOUTS[form]])
 def test_each_type_runs_in_its_own_layout(tmp_path: Path, type_: Q, form: RowForm) -> None:
-    kernels = kernels_of(capture_of(tmp_path, TinyModel(type=type_), form), pb.OPERATION_DECODE)
+    kernels = kernels_of(capture_of(tmp_path, TinyModel(type=type_, tied=False, n_ff=128), form), pb.OPERATION_DECODE)
     layout = LAYOUTS[form][type_]
     grouping = layout.split(".")[1]
     assert kernels.count(f"linear.{layout}.1") == 3  # qkv twice, the head
