@@ -115,20 +115,20 @@ static_assert(sizeof(HeliosCompletionHeader) == 32 && sizeof(HeliosCompletionLan
 //   bf16.g16k8, f16.g16k8  1,024 bytes: 64 lanes of 8 elements, ascending.
 // (A pair of inputs of 16 rows is a row of an AMX tile; 8 inputs of a row are what a thread of mma.sync holds.)
 //
-// 12-bit activations ("q12 rows", written by *_q12, read by linear*.w12): K a multiple of 64. In every group of 640 inputs a row has
-// a float s, in every half block of 16 a whole number c in 1..12, and for every input an int8 q in -127..127:  x = s * c * q.
-//   s = amax(group) / 1524, c = ceil(amax(half) / (127*s)) clamped to 1..12, q = round(x / (s*c)) clamped; a group with amax <= 1e-30
+// 12-bit activations ("q12 rows", written by *_q12, read by linear*.w12): K a multiple of 64. In every group of 512 inputs a row has
+// a float s, in every half block of 16 a whole number c in 1..16, and for every input an int8 q in -127..127:  x = s * c * q.
+//   s = amax(group) / 2032, c = ceil(amax(half) / (127*s)) clamped to 1..16, q = round(x / (s*c)) clamped; a group with amax <= 1e-30
 //   has c = 1, q = 0; one with a NaN or an infinity also s = NaN.
 // At byte 0 the numbers c*q = 256*upper + lower (lower in -128..127) in tiles: [ceil(R/16)][K/64] of int8 upper[16 rows][64], int8
 // lower[16 rows][64] (of the last tile only live rows are written); then int8 q[R][K]; then int16 [R][K/32][4] = {c of inputs 0..15,
-// c of 16..31, sum of c*q of 0..15, of 16..31}; then float s[R][ceil(K/640)].
-// ceil(R/16)*16*K*2 + R*K + R*K/4 + R*ceil(K/640)*4 bytes.
+// c of 16..31, sum of c*q of 0..15, of 16..31}; then float s[R][ceil(K/512)].
+// ceil(R/16)*16*K*2 + R*K + R*K/4 + R*ceil(K/512)*4 bytes.
 //
 // The weight layout that they meet:
 //   w12.g16  rows in groups of 16, padded like g16k8, n_in a multiple of 64; of a group its blocks of 32 inputs, 320 bytes each: 4 x 64
 //            bytes of nibbles q (vector j, lane r, byte c: low nibble is input 8j+c of row r, high nibble input 8j+4+c), 16 int16 k,
-//            16 int16 j; then float S[ceil(K/640)][16 rows].      w = S * (k*q + j), |k*q + j| <= 2047 for every q in 0..15
-// A group of 640 products of the whole numbers is below 2^31, so its sum is exact in any order. Beyond the bounds it wraps.
+//            16 int16 j; then float S[ceil(K/512)][16 rows].      w = S * (k*q + j), |k*q + j| <= 2047 for every q in 0..15
+// A group of 512 products of the whole numbers is below 2^31, so its sum is exact in any order. Beyond the bounds it wraps.
 //
 // KV cache, one plane for all layers: page p of a layer starts at plane + p*page_stride (the layer is in the relocation's
 // offset); inside, for each KV head, by the format in the kernel's name (none: f16):
@@ -181,7 +181,7 @@ static_assert(sizeof(HeliosCompletionHeader) == 32 && sizeof(HeliosCompletionLan
 // g16k8: blocks ascending, acc = fma(d_b, P_b, acc), P_b the float sum of the block's 32 products q*x (in float; a whole number of up
 // to 8 bits is exact in bf16), its order the device's own; q4_1 adds fma(m_b, sum_b, acc) for each block. Float weights: acc + P_b,
 // those of f16 as the sum of two bf16 numbers. A device may cut the blocks into parts, by their number alone, and add those in order.
-// w12: groups of 640 inputs ascending from 0, acc = fma(float(sum of (k*q + j) * (c*q)) * S, s, acc).
+// w12: groups of 512 inputs ascending from 0, acc = fma(float(sum of (k*q + j) * (c*q)) * S, s, acc).
 #define HELIOS_linear_1(F) \
   F(R, n_rows) F(R, x) F(R, weight) F(W, y) F(I, rows_capacity) F(I, n_in) F(I, n_out) F(I, y_stride)
 #define HELIOS_linear_add_1(F) \

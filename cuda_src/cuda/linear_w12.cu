@@ -1,9 +1,12 @@
 // Linear maps over w12 weights and q12 rows (kernels.h), for a core that was prepared for a CPU: plain, without tiles.
 //
 // A warp has a group of 16 output rows (a gate group and its up group for the SiLU gate) and up to kTokens tokens; its lanes are
-// (half of a block, row). A lane's sum of a group of 640 inputs is of whole numbers, so the halves may be added last:
+// (half of a block, row). A lane's sum of a group of 512 inputs is of whole numbers, so the halves may be added last:
 //   acc = fma(float(sum) * S, s, acc), groups ascending;  sum of (k*q + j) * (c*x) = k*c * sum of q*x + j * sum of c*x.
 // Beyond the layout's bounds it wraps.
+//
+// Floor: the weights' bytes once for every kW12Tokens rows. As built: up to 120 registers a thread and 0 bytes of shared memory,
+// 4 blocks a multiprocessor.
 #include "q12_rows.h"
 #include "silu.h"
 

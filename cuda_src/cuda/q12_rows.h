@@ -4,8 +4,8 @@
 
 namespace helios::cuda {
 
-constexpr int kQ12Group = 640, kQ12Half = 16, kQ12Block = 32, kQ12Depth = 64;  // inputs
-constexpr int kQ12TileRows = 16, kQ12TileBytes = kQ12TileRows * kQ12Depth, kQ12MostFactor = 12;
+constexpr int kQ12Group = 512, kQ12Half = 16, kQ12Block = 32, kQ12Depth = 64;  // inputs
+constexpr int kQ12TileRows = 16, kQ12TileBytes = kQ12TileRows * kQ12Depth, kQ12MostFactor = 16;
 
 __host__ __device__ inline int32_t n_q12_groups(int32_t width) { return (width + kQ12Group - 1) / kQ12Group; }
 

@@ -1,4 +1,4 @@
-// RMS norm to q12 rows, and float rows as q12 rows. A block a row and group of 640, a thread every kThreads-th four numbers of it.
+// RMS norm to q12 rows, and float rows as q12 rows. A block a row and group of 512, a thread every kThreads-th four numbers of it.
 //
 //   y = x / sqrt(mean(x^2) + epsilon) * weight;  q12 rows as in kernels.h
 // Every group reads its row for the norm, and its own numbers twice: for a core that was prepared for a CPU, so plain. A group

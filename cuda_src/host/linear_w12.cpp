@@ -1,7 +1,7 @@
 // Linear maps over w12 weights and q12 rows: w = S * (k*q + j), x = s * c * q. Twelve bits on both sides and scales for
-// groups of 640 inputs make a group's sum one whole number; w12_product.h has the forms that compute it.
+// groups of 512 inputs make a group's sum one whole number; w12_product.h has the forms that compute it.
 //
-// Bounds: one token, the weight stream (340 bytes for 512 products); many, the matrix unit's four products.
+// Bounds: one token, the weight stream (324 bytes for 512 products); many, the matrix unit's four products.
 #include "w12_product.h"
 
 namespace helios {

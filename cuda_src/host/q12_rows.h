@@ -1,7 +1,7 @@
-// 12-bit activations ("q12 rows", layout in kernels.h): a whole number of at most 1,524 for each input and a float for each
-// group of 640. The number is a factor c of its half block of 16, 1..12, times an int8: c makes up for most of an outlier
+// 12-bit activations ("q12 rows", layout in kernels.h): a whole number of at most 2,032 for each input and a float for each
+// group of 512. The number is a factor c of its half block of 16, 1..16, times an int8: c makes up for most of an outlier
 // elsewhere in the group, and every sum of a group is a whole number, which any order of adding gives exactly.
-//   s = amax(group) / 1524,  c = ceil(amax(half) / (127 s)),  q = round(x / (s c)) to nearest even
+//   s = amax(group) / 2032,  c = ceil(amax(half) / (127 s)),  q = round(x / (s c)) to nearest even
 // A group with a NaN or an infinity becomes q = 0 with a NaN scale: its row turns NaN in what follows, no other row notices.
 #pragma once
 #include "host.h"
@@ -9,9 +9,9 @@
 
 namespace helios {
 
-constexpr int kQ12Group = 640, kQ12Half = 16, kQ12Block = 32, kQ12Depth = 64;  // inputs; a tile is kQ12Depth deep
+constexpr int kQ12Group = 512, kQ12Half = 16, kQ12Block = 32, kQ12Depth = 64;  // inputs; a tile is kQ12Depth deep
 constexpr int kQ12TileRows = 16, kQ12TileBytes = kQ12TileRows * kQ12Depth;
-constexpr int kQ12MostFactor = 12;
+constexpr int kQ12MostFactor = 16;
 
 constexpr int32_t n_q12_groups(int32_t width) { return (width + kQ12Group - 1) / kQ12Group; }
 
@@ -70,6 +70,12 @@ HELIOS_INLINE void store_q12_group(void* base, int32_t rows_capacity, int32_t ro
   const float amax = bits_as<float>(amax_bits);
   const bool is_finite = amax < INFINITY, is_zero = !(is_finite && amax > 1e-30f);
   const float s = amax / float(127 * kQ12MostFactor);
+  int32_t half_factor[kQ12Group / kQ12Half];
+  float half_to_q[kQ12Group / kQ12Half];
+  for (int32_t h = 0; h < n / kQ12Half; h++) {
+    half_factor[h] = is_zero ? 1 : q12_factor(bits_as<float>(half_amax[h]), s);
+    half_to_q[h] = is_zero ? 0.f : 1.f / (s * float(half_factor[h]));
+  }
   const F8 most = splat<F8>(127.f), least = splat<F8>(-127.f);
   for (int32_t b = 0; b < n / kQ12Block; b++) {
     const float* block = x + b * kQ12Block;
@@ -78,8 +84,8 @@ HELIOS_INLINE void store_q12_group(void* base, int32_t rows_capacity, int32_t ro
     int16_t factors[4];
     HELIOS_UNROLL
     for (int h = 0; h < 2; h++) {
-      const int32_t c = is_zero ? 1 : q12_factor(bits_as<float>(half_amax[2 * b + h]), s);
-      const F8 to_q = splat<F8>(is_zero ? 0.f : 1.f / (s * float(c)));
+      const int32_t c = half_factor[2 * b + h];
+      const F8 to_q = splat<F8>(half_to_q[2 * b + h]);
       for (int i = 2 * h; i < 2 * h + 2; i++) {
         const F8 v = is_zero ? splat<F8>(0.f) : load<F8>(block + 8 * i);
         q[i] = round_to_int(min(max(v * to_q, least), most));

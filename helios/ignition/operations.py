@@ -23,7 +23,8 @@ from helios.ignition.preparation.layouts import Layout, RowForm
 
 _WORD = 4  # bytes of an int32 or float
 _BLOCK = 32  # numbers of a block of 8-bit or bf16 rows
-_Q12_DEPTH, _Q12_GROUP, _Q12_TILE_ROWS = 64, 640, 16  # numbers of a tile's row, numbers that share a scale, rows of a tile
+_Q12_DEPTH, _Q12_GROUP = 64, 512  # numbers of a tile's row, and of a group with one scale
+_Q12_TILE_ROWS = 16
 
 # The suffix of the norm that writes rows in a form, and the kernel that turns float rows into it.
 _NORM_SUFFIX = {RowForm.FLOAT: "", RowForm.Q8: "_q8", RowForm.Q12: "_q12", RowForm.BF16: "_bf16"}

@@ -10,7 +10,7 @@ from helios.ignition.checkpoints.ggml_types import GgmlType
 from helios.ignition.preparation.layouts import Q12_LAYOUTS
 from tests.kernels.harness import Library, int32
 
-GROUP = 640
+GROUP = 512
 
 
 def n_groups(width: int) -> int:
@@ -66,9 +66,7 @@ def quantised(library: Library, x: np.ndarray, rows_capacity: int) -> np.ndarray
     padded = np.zeros((rows_capacity, width), np.float32)
     padded[:n_rows] = x
     stored = np.zeros(rows_nbytes(rows_capacity, width), np.uint8)
-    library["quantize_q12.1"].launch(
-        n_rows=int32(n_rows), x=padded, y=stored, rows_capacity=rows_capacity, width=width
-    )
+    library["quantize_q12.1"].launch(n_rows=int32(n_rows), x=padded, y=stored, rows_capacity=rows_capacity, width=width)
     return stored
 
 

@@ -20,7 +20,7 @@ Bytes = npt.NDArray[np.uint8]
 
 _BLOCK = 32  # inputs
 _LANE = 8  # inputs of a row that lie side by side in g16k8
-_SCALE_GROUP = 640  # inputs that share a scale in w12
+_SCALE_GROUP = 512  # inputs that share a scale in w12
 _MOST = 2042  # of the numbers of w12 before k and j are rounded, which adds less than 5: they stay below 2,047
 
 
@@ -151,10 +151,12 @@ def _arrange_w12(n_scales: int) -> Callable[[Bytes], Bytes]:
         blocks = groups.reshape(n_groups, n_rows, -1, head + _BLOCK // 2)
         n_blocks = blocks.shape[2]
         heads = np.ascontiguousarray(blocks[..., :head]).view("<f2").astype(np.float64)
-        scale, multipliers, offsets = _whole_scales(heads[..., 0], heads[..., 1] if n_scales == 2 else -8 * heads[..., 0])
+        d = heads[..., :1]
+        m = heads[..., 1:] if n_scales == 2 else -8 * d
+        scale, multipliers, offsets = _whole_scales(d[..., 0], m[..., 0])
         vectors = arrange_nibbles(groups)[..., : 4 * 4 * n_rows]
-        tails = np.stack([multipliers, offsets], axis=2).transpose(0, 3, 2, 1)  # [groups, blocks, 2, rows]
-        tails = np.ascontiguousarray(tails.astype("<i2")).view(np.uint8).reshape(n_groups, n_blocks, -1)
+        words = np.stack([multipliers, offsets], axis=2).transpose(0, 3, 2, 1).astype("<i2")  # [groups, blocks, 2, rows]
+        tails = np.ascontiguousarray(words).view(np.uint8).reshape(n_groups, n_blocks, -1)
         scales = np.ascontiguousarray(scale.transpose(0, 2, 1)).view(np.uint8).reshape(n_groups, -1)
         lines = np.concatenate([vectors, tails], axis=-1).reshape(n_groups, -1)
         return np.concatenate([lines, scales], axis=-1)

@@ -145,7 +145,7 @@ def scales_of(type_: GgmlType, raw: np.ndarray) -> tuple[np.ndarray, np.ndarray,
 
 
 @pytest.mark.parametrize("type_", [GgmlType.Q4_1, GgmlType.Q4_0])
-@pytest.mark.parametrize(("n_rows", "n_columns"), [(16, 640), (5, 64), (33, 704), (20, 1536)])
+@pytest.mark.parametrize(("n_rows", "n_columns"), [(16, 512), (5, 64), (33, 704), (20, 1536)])
 def test_w12_holds_the_nibbles_and_rounds_their_scales_alone(type_: GgmlType, n_rows: int, n_columns: int) -> None:
     """Value by value against d*q + m: k within half of d/S, k*q + j within half a step more for each q away from 8."""
     rng = np.random.default_rng(n_columns)
@@ -159,25 +159,25 @@ def test_w12_holds_the_nibbles_and_rounds_their_scales_alone(type_: GgmlType, n_
     assert (weights.scales[n_rows:] == 0).all()
     d, m, q = scales_of(type_, raw)
     exact = (d * q + m).reshape(n_rows, n_columns)
-    unit = np.repeat(weights.scales[:n_rows].astype(np.float64), 640, axis=1)[:, :n_columns]
+    unit = np.repeat(weights.scales[:n_rows].astype(np.float64), 512, axis=1)[:, :n_columns]
     steps = np.abs(q.astype(int) - 8).reshape(n_rows, n_columns) * 0.5 + 0.5
     assert (np.abs(weights.numbers[:n_rows] * unit - exact) <= steps * unit * 1.0001).all()
     assert np.abs(weights.numbers).max() <= 2047
     for row in (0, n_rows - 1):
-        for group, begin in enumerate(range(0, n_columns, 640)):
-            blocks = slice(begin // 32, begin // 32 + 20)
+        for group, begin in enumerate(range(0, n_columns, 512)):
+            blocks = slice(begin // 32, begin // 32 + 16)
             most = np.abs(d[row, blocks] * np.array([0, 15]) + m[row, blocks]).max()
             np.testing.assert_allclose(weights.scales[row, group], most / 2042, rtol=1e-6)
 
 
 def test_w12_keeps_its_bound_for_every_pair_of_scales() -> None:
-    """Sums of 640 products are below 2^31 only because of it: over random halves, of any size and sign."""
+    """Sums of 512 products are below 2^31 only because of it: over random halves, of any size and sign."""
     rng = np.random.default_rng(3)
-    raw = rng.integers(0, 256, (512, 20 * 20), np.uint8)
-    heads = rng.integers(0, 0x7C00, (512, 20, 2), np.uint16) | rng.integers(0, 2, (512, 20, 2), np.uint16) << 15
-    raw.reshape(512, 20, 20)[..., :4] = heads.view(np.uint8)
-    raw.reshape(512, 20, 20)[:, ::2, 4:] = 0xF0  # both extremes of a block
-    numbers = weights_parts(Q12_LAYOUTS[GgmlType.Q4_1].pack([raw]), 512, 640).numbers
+    raw = rng.integers(0, 256, (512, 16 * 20), np.uint8)
+    heads = rng.integers(0, 0x7C00, (512, 16, 2), np.uint16) | rng.integers(0, 2, (512, 16, 2), np.uint16) << 15
+    raw.reshape(512, 16, 20)[..., :4] = heads.view(np.uint8)
+    raw.reshape(512, 16, 20)[:, ::2, 4:] = 0xF0  # both extremes of a block
+    numbers = weights_parts(Q12_LAYOUTS[GgmlType.Q4_1].pack([raw]), 512, 512).numbers
     assert 2040 <= np.abs(numbers).max() <= 2047
 
 
@@ -186,5 +186,5 @@ def test_scales_that_are_not_finite_make_their_group_nan() -> None:
     raw[2, 0:2] = np.array([np.inf], np.float16).view(np.uint8)
     weights = weights_parts(Q12_LAYOUTS[GgmlType.Q4_1].pack([raw]), 16, 704)
     assert np.isnan(weights.scales[2, 0])
-    assert (weights.numbers[2, :640] == 0).all()
+    assert (weights.numbers[2, :512] == 0).all()
     assert np.isfinite(np.delete(weights.scales.reshape(-1), 4)).all()
