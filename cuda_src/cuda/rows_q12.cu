@@ -5,7 +5,7 @@
 // with a NaN or an infinity becomes q = 0 with a NaN scale.
 //
 // Floor: 4 bytes a number in, 3.25 and the group's scale out. As built: up to 48 registers a thread and 32 bytes of shared memory,
-// 10 blocks a multiprocessor.
+// 12 blocks a multiprocessor.
 #include "norm.h"
 #include "q12_rows.h"
 

@@ -14,7 +14,6 @@ from helios.errors import DeviceError
 
 RUNTIME_LIBRARY = "libhelios_cudart.so"
 SIMT_TARGET = "simt"
-MATRIX_TARGET = "x86-64-v4-amx"  # with a matrix unit for bytes
 CUDA_LIBRARY = "libhelios_cuda.so"
 
 # The host runtime reports the processor's level as compute capability; best kernels first.
@@ -22,7 +21,7 @@ TARGETS_BY_LEVEL = {
     1: ("x86-64",),
     3: ("x86-64-v3", "x86-64"),
     4: ("x86-64-v4", "x86-64-v3", "x86-64"),
-    5: (MATRIX_TARGET, "x86-64-v4", "x86-64-v3", "x86-64"),
+    5: ("x86-64-v4-amx", "x86-64-v4", "x86-64-v3", "x86-64"),
     8: ("aarch64",),
 }
 

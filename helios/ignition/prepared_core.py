@@ -16,7 +16,7 @@ from helios.ignition.preparation.kv_format import KvFormat
 from helios.ignition.signatures import Target, host_target
 from helios.settings import cache_directory
 
-PREPARATION_VERSION = 8  # raised whenever the same checkpoint would give another core
+PREPARATION_VERSION = 7  # raised whenever the same checkpoint would give another core
 DEFAULT_CONTEXT_TOKENS = 8192  # of models that allow more
 
 

@@ -59,22 +59,19 @@ def target_of(device: str) -> Target:
 def host_target() -> Target:
     """The kernels of the CPU device. Raises DeviceError when they have not been built.
 
-    Activations are q12 where a matrix unit multiplies bytes: prompts are faster, and decoding is not slower (docs/performance.md).
-    Elsewhere they are q8, which takes the fewest operations a weight of vector units.
+    Activations are q8: they take the fewest operations a weight, which is what decoding asks for. With a matrix unit q12 makes
+    long prompts faster, but up to 16 streams slower, and bf16 is more exact (docs/performance.md).
     """
     with Device.open("cpu", n_threads=1) as device:
-        table = device.kernels.table
-        return Target(device.target, _signatures(table), _host_row_form(table.target))
+        return Target(device.target, _signatures(device.kernels.table), _host_row_form())
 
 
-def _host_row_form(library: str) -> RowForm:
+def _host_row_form() -> RowForm:
     chosen = settings.activations()
     forms = [RowForm.Q8, RowForm.Q12, RowForm.BF16]
     if chosen is not None and chosen not in forms:
         raise SettingError(f"HELIOS_ACTIVATIONS is {chosen!r}, it must be {', '.join(forms[:-1])} or {forms[-1]}")
-    if chosen:
-        return RowForm(chosen)
-    return RowForm.Q12 if library == libraries.MATRIX_TARGET else RowForm.Q8
+    return RowForm(chosen) if chosen else RowForm.Q8
 
 
 def cuda_target(path: Path) -> Target:

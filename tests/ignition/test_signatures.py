@@ -6,24 +6,16 @@ from pathlib import Path
 
 import pytest
 
-from helios.device import libraries
 from helios.errors import SettingError
 from helios.ignition.preparation.layouts import RowForm
 from helios.ignition.prepared_core import PrepareOptions, prepared_core
 from helios.ignition.signatures import host_target
 from tests.ignition.tiny_model import TinyModel, write_tiny
-from tests.kernels.harness import runnable_targets
 
 
-def test_the_activations_of_the_cpu_are_q12_with_a_matrix_unit_and_else_q8_unless_chosen(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_the_activations_of_the_cpu_are_q8_unless_chosen(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("HELIOS_ACTIVATIONS", raising=False)
-    monkeypatch.setenv("HELIOS_KERNELS", "x86-64")
     assert host_target().row_form == RowForm.Q8
-    if libraries.MATRIX_TARGET in runnable_targets():
-        monkeypatch.delenv("HELIOS_KERNELS")
-        assert host_target().row_form == RowForm.Q12
     monkeypatch.setenv("HELIOS_ACTIVATIONS", "q12")
     assert host_target().row_form == RowForm.Q12
     monkeypatch.setenv("HELIOS_ACTIVATIONS", "bf16")

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
 
 from helios.ignition.preparation.kv_format import KvFormat
+from helios.ignition.preparation.layouts import RowForm
 from helios.ignition.prepared_core import PrepareOptions, prepared_core
+from helios.ignition.signatures import host_target
 from helios.scheduler.request import Finished, FinishReason, GenerationRequest, SamplingParameters
 from tests.runtime.local_run import LoadedModel
 
@@ -36,22 +39,38 @@ def make_requests(seed: int, n_requests: int) -> list[GenerationRequest]:
     return requests
 
 
-@pytest.fixture(
-    scope="module", params=[("f16", 1), ("f16", 2), ("q8", 2)], ids=["f16, 1 thread", "f16, 2 threads", "q8, 2 threads"]
-)
-def setup(request: pytest.FixtureRequest) -> tuple[str, int]:
-    """How keys and values are kept, and the number of threads."""
-    return (request.param[0], request.param[1])
+@dataclass(frozen=True, slots=True)
+class Setup:
+    """How keys, values and activations are kept, and the number of threads."""
+
+    kv: KvFormat
+    activations: RowForm
+    n_threads: int
+
+
+SETUPS = [
+    Setup(KvFormat.F16, RowForm.Q8, 1),
+    Setup(KvFormat.F16, RowForm.Q8, 2),
+    Setup(KvFormat.Q8, RowForm.Q8, 2),
+    Setup(KvFormat.F16, RowForm.Q12, 2),
+]
+
+
+@pytest.fixture(scope="module", params=SETUPS, ids=lambda s: f"{s.kv}, {s.activations}, {s.n_threads} threads")
+def setup(request: pytest.FixtureRequest) -> Setup:
+    assert isinstance(request.param, Setup)
+    return request.param
 
 
 @pytest.fixture(scope="module")
-def core(setup: tuple[str, int], default_gguf: Path) -> Path:
-    return prepared_core(default_gguf, options=PrepareOptions(kv_format=KvFormat(setup[0])))
+def core(setup: Setup, default_gguf: Path) -> Path:
+    target = replace(host_target(), row_form=setup.activations)
+    return prepared_core(default_gguf, options=PrepareOptions(kv_format=setup.kv), target=target)
 
 
 @pytest.fixture(scope="module")
-def model(setup: tuple[str, int], core: Path) -> Iterator[LoadedModel]:
-    with LoadedModel(core, setup[1], N_PAGES) as loaded:
+def model(setup: Setup, core: Path) -> Iterator[LoadedModel]:
+    with LoadedModel(core, setup.n_threads, N_PAGES) as loaded:
         yield loaded
 
 

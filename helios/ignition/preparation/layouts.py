@@ -155,7 +155,9 @@ def _arrange_w12(n_scales: int) -> Callable[[Bytes], Bytes]:
         m = heads[..., 1:] if n_scales == 2 else -8 * d
         scale, multipliers, offsets = _whole_scales(d[..., 0], m[..., 0])
         vectors = arrange_nibbles(groups)[..., : 4 * 4 * n_rows]
-        words = np.stack([multipliers, offsets], axis=2).transpose(0, 3, 2, 1).astype("<i2")  # [groups, blocks, 2, rows]
+        words = (
+            np.stack([multipliers, offsets], axis=2).transpose(0, 3, 2, 1).astype("<i2")
+        )  # [groups, blocks, 2, rows]
         tails = np.ascontiguousarray(words).view(np.uint8).reshape(n_groups, n_blocks, -1)
         scales = np.ascontiguousarray(scale.transpose(0, 2, 1)).view(np.uint8).reshape(n_groups, -1)
         lines = np.concatenate([vectors, tails], axis=-1).reshape(n_groups, -1)
