@@ -30,13 +30,13 @@ def add_settings(parser: argparse.ArgumentParser, names: Sequence[str] | None = 
     """A flag for each setting, or for those named, and `--config`."""
     parser.add_argument("--config", type=Path, metavar="FILE", help="TOML file of settings; flags and HELIOS_* win")
     for name in names or setting_names():
-        flag = "--" + name.replace("_", "-")
+        flag, text = "--" + name.replace("_", "-"), flag_help(name).replace("%", "%%")  # argparse formats it
         if Settings.RULES[name].kind is bool:
-            parser.add_argument(flag, action="store_const", const=True, help=flag_help(name))
+            parser.add_argument(flag, action="store_const", const=True, help=text)
         elif Settings.RULES[name].is_list:
-            parser.add_argument(flag, metavar=name.upper(), action="append", help=flag_help(name))
+            parser.add_argument(flag, metavar=name.upper(), action="append", help=text)
         else:
-            parser.add_argument(flag, metavar=name.upper(), help=flag_help(name))
+            parser.add_argument(flag, metavar=name.upper(), help=text)
 
 
 def load_settings(arguments: argparse.Namespace) -> Settings:
