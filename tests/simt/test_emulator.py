@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable
-from pathlib import Path
 
 import numpy as np
 import pytest
 
-from tests.device.compiling import ROOT, compile_cpp
 from tests.simt.conduct import CONDUCTS, Conduct
+from tests.simt.faults import NATIVE, compile_faults
 
-NATIVE = Path(__file__).parent / "native"
 N = 64
 Run = Callable[..., tuple[np.ndarray, str]]
 
@@ -20,13 +18,7 @@ Run = Callable[..., tuple[np.ndarray, str]]
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
     """run(kernel, fault, conduct): what the kernel gives for INPUT, and the failure."""
-    path = tmp_path_factory.mktemp("simt") / "libfaults.so"
-    simt = ROOT / "cuda_src" / "simt"
-    sources = [NATIVE / "faults.cu", *(simt / f"{name}.cpp" for name in ("block", "fiber", "warpgroup"))]
-    flags = ["-x", "c++", "-O1", "-shared", "-fPIC", "-fvisibility=hidden", f"-I{ROOT / 'cuda_src'}"]
-    result = compile_cpp(path, sources, flags)
-    assert result.returncode == 0, result.stderr
-    library = ctypes.CDLL(str(path))
+    library = compile_faults(tmp_path_factory.mktemp("simt"), "faults.cu")
     pointer = np.ctypeslib.ndpointer(np.float32)
     library.run_fault.argtypes = (
         *(ctypes.c_char_p, pointer, pointer, ctypes.c_int, ctypes.c_int, ctypes.c_uint64, ctypes.c_int),

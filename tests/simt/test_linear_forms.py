@@ -6,7 +6,6 @@ import ctypes
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -18,8 +17,8 @@ from tests.kernels.formats import BF16_ROWS, random_weights
 from tests.kernels.harness import Library, load
 from tests.kernels.test_linear import make_input, relative_error, run_linear
 from tests.simt.conduct import CONDUCTS, SM_90A_CONDUCTS, Conduct, conducted
+from tests.simt.faults import NATIVE
 
-NATIVE = Path(__file__).parent / "native"
 CAPACITY = 70  # room for every form
 # Fewer blocks of 32 inputs than parts, as many, and parts that differ; outputs that end in the middle of a group and of a tile.
 SHAPES = [(5, 32, 3), (40, 96, 8), (16, 256, 32), (140, 288, 33), (272, 576, 70)]  # n_out, n_in, n_rows

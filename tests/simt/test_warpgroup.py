@@ -8,9 +8,8 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from tests.device.compiling import ROOT, compile_cpp
 from tests.simt.conduct import SM_90A_CONDUCTS, Conduct
-from tests.simt.test_emulator import NATIVE
+from tests.simt.faults import compile_faults
 
 LEFT = np.random.default_rng(5).integers(-9, 9, (64, 64)).astype(np.float32)
 RIGHT = np.random.default_rng(6).integers(-9, 9, (64, 32)).astype(np.float32)
@@ -29,13 +28,7 @@ def bf16(values: np.ndarray) -> np.ndarray:
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
     """run(kernel, fault, conduct): what the kernel gives, and the failure."""
-    path = tmp_path_factory.mktemp("simt") / "libfaults.so"
-    simt = ROOT / "cuda_src" / "simt"
-    sources = [NATIVE / "warpgroup_faults.cu", *(simt / f"{name}.cpp" for name in ("block", "fiber", "warpgroup"))]
-    flags = ["-x", "c++", "-O1", "-shared", "-fPIC", "-fvisibility=hidden", f"-I{ROOT / 'cuda_src'}"]
-    result = compile_cpp(path, sources, flags)
-    assert result.returncode == 0, result.stderr
-    library = ctypes.CDLL(str(path))
+    library = compile_faults(tmp_path_factory.mktemp("simt"), "warpgroup_faults.cu")
     # Steps of 16 rows; of each, core matrices of 8 rows of a column in 16 bytes.
     right = bf16(RIGHT.reshape(4, 2, 8, 32).transpose(0, 1, 3, 2))
     left = bf16(LEFT)
