@@ -120,9 +120,47 @@ HELIOS_INLINE void multiply_up_to_w12(const uint8_t* w, const Q12Rows& x, int32_
   }
 }
 
-inline void multiply_vectors_w12(const uint8_t* w, const Q12Rows& x, int32_t first, int32_t n_tokens, float* sums) {
+inline void multiply_group_w12(const uint8_t* w, const Q12Rows& x, int32_t first, int32_t n_tokens, float* sums) {
   for (int32_t t = 0; t < n_tokens; t += kW12FewTokens)
     multiply_up_to_w12(w, x, first + t, n_tokens - t < kW12FewTokens ? n_tokens - t : kW12FewTokens, sums + kG16Rows * t);
+}
+
+#else
+
+inline void unpack_w12(const uint8_t* block, int16_t (*weights)[kG16Rows]) {
+  for (int r = 0; r < kG16Rows; r++) {
+    const int32_t k = load<int16_t>(block + kW12Multipliers + 2 * r), j = load<int16_t>(block + kW12Offsets + 2 * r);
+    for (int i = 0; i < kQ12Block; i++) {
+      const uint8_t nibbles = block[i / 8 * 64 + 4 * r + i % 4];
+      weights[i][r] = int16_t(k * (i % 8 < 4 ? nibbles & 15 : nibbles >> 4) + j);
+    }
+  }
+}
+
+// Wrapping: foreign weights may break the bound.
+HELIOS_INLINE void add_w12_block(const int16_t (*weights)[kG16Rows], const Q12Rows& x, int32_t row, int32_t b,
+                                 uint32_t (&sum)[kG16Rows]) {
+  const uint8_t *numbers = x.numbers(row) + kQ12Block * b, *factors = x.block_factors(row, b);
+  for (int i = 0; i < kQ12Block; i++) {
+    const int32_t c = load<int16_t>(factors + i / kQ12Half * 2), number = c * int8_t(numbers[i]);
+    for (int r = 0; r < kG16Rows; r++) sum[r] += uint32_t(int32_t(weights[i][r])) * uint32_t(number);
+  }
+}
+
+inline void multiply_group_w12(const uint8_t* w, const Q12Rows& x, int32_t first, int32_t n_tokens, float* sums) {
+  memset(sums, 0, sizeof(float) * kG16Rows * size_t(n_tokens));
+  for (int32_t group = 0; group < x.n_groups; group++) {
+    const Span inputs = q12_group_inputs(group, x.width);
+    const int32_t n_blocks = (inputs.end - inputs.begin) / kQ12Block, first_block = inputs.begin / kQ12Block;
+    int16_t weights[kQ12Group][kG16Rows];
+    for (int32_t b = 0; b < n_blocks; b++)
+      unpack_w12(w + int64_t(first_block + b) * kW12BlockBytes, weights + kQ12Block * b);
+    for (int32_t t = first; t < first + n_tokens; t++) {
+      alignas(64) uint32_t sum[kG16Rows] = {};
+      for (int32_t b = 0; b < n_blocks; b++) add_w12_block(weights + kQ12Block * b, x, t, first_block + b, sum);
+      add_w12_sums(sums + (t - first) * kG16Rows, load<I16>(sum), W12Format::scales(w, x.width, group), x.scale(t, group));
+    }
+  }
 }
 
 #endif
@@ -141,7 +179,7 @@ class W12Product : public W12Format {
   void compute(const uint8_t* w, int32_t n_groups, const Q12Rows& x, int32_t first, int32_t n_tokens, float* sums) const {
     if (n_tokens > kW12VectorTokens) return sweep(w, n_groups, x, first, n_tokens, sums);
     for (int32_t g = 0; g < n_groups; g++)
-      multiply_vectors_w12(w + g * group_nbytes(x.width), x, first, n_tokens, sums + g * kG16Tokens * kG16Rows);
+      multiply_group_w12(w + g * group_nbytes(x.width), x, first, n_tokens, sums + g * kG16Tokens * kG16Rows);
   }
 
  private:
@@ -230,63 +268,14 @@ class W12Product : public W12Format {
   std::optional<Tiles> tiles;
 };
 
-#elif defined(HELIOS_AVX512)
-
-struct W12Product : W12Format {
-  explicit W12Product(int32_t) {}
-  static int32_t n_groups_at_once(int32_t) { return 1; }
-  void compute(const uint8_t* w, int32_t n_groups, const Q12Rows& x, int32_t first, int32_t n_tokens, float* sums) const {
-    for (int32_t g = 0; g < n_groups; g++)
-      multiply_vectors_w12(w + g * group_nbytes(x.width), x, first, n_tokens, sums + g * kG16Tokens * kG16Rows);
-  }
-};
-
 #else
 
 struct W12Product : W12Format {
   explicit W12Product(int32_t) {}
   static int32_t n_groups_at_once(int32_t) { return 1; }
-
   void compute(const uint8_t* w, int32_t n_groups, const Q12Rows& x, int32_t first, int32_t n_tokens, float* sums) const {
     for (int32_t g = 0; g < n_groups; g++)
-      compute_group(w + g * group_nbytes(x.width), x, first, n_tokens, sums + g * kG16Tokens * kG16Rows);
-  }
-
- private:
-  static void compute_group(const uint8_t* w, const Q12Rows& x, int32_t first, int32_t n_tokens, float* sums) {
-    memset(sums, 0, sizeof(float) * kG16Rows * size_t(n_tokens));
-    for (int32_t group = 0; group < x.n_groups; group++) {
-      const Span inputs = q12_group_inputs(group, x.width);
-      const int32_t n_blocks = (inputs.end - inputs.begin) / kQ12Block, first_block = inputs.begin / kQ12Block;
-      int16_t weights[kQ12Group][kG16Rows];
-      for (int32_t b = 0; b < n_blocks; b++)
-        unpack(w + int64_t(first_block + b) * kW12BlockBytes, weights + kQ12Block * b);
-      for (int32_t t = first; t < first + n_tokens; t++) {
-        alignas(64) uint32_t sum[kG16Rows] = {};
-        for (int32_t b = 0; b < n_blocks; b++) add_block(weights + kQ12Block * b, x, t, first_block + b, sum);
-        add_w12_sums(sums + (t - first) * kG16Rows, load<I16>(sum), scales(w, x.width, group), x.scale(t, group));
-      }
-    }
-  }
-
-  static void unpack(const uint8_t* block, int16_t (*weights)[kG16Rows]) {
-    for (int r = 0; r < kG16Rows; r++) {
-      const int32_t k = load<int16_t>(block + kW12Multipliers + 2 * r), j = load<int16_t>(block + kW12Offsets + 2 * r);
-      for (int i = 0; i < kQ12Block; i++) {
-        const uint8_t nibbles = block[i / 8 * 64 + 4 * r + i % 4];
-        weights[i][r] = int16_t(k * (i % 8 < 4 ? nibbles & 15 : nibbles >> 4) + j);
-      }
-    }
-  }
-
-  // Wrapping: foreign weights may break the bound.
-  static HELIOS_INLINE void add_block(const int16_t (*weights)[kG16Rows], const Q12Rows& x, int32_t row, int32_t b,
-                                      uint32_t (&sum)[kG16Rows]) {
-    const uint8_t *numbers = x.numbers(row) + kQ12Block * b, *factors = x.block_factors(row, b);
-    for (int i = 0; i < kQ12Block; i++) {
-      const int32_t c = load<int16_t>(factors + i / kQ12Half * 2), number = c * int8_t(numbers[i]);
-      for (int r = 0; r < kG16Rows; r++) sum[r] += uint32_t(int32_t(weights[i][r])) * uint32_t(number);
-    }
+      multiply_group_w12(w + g * group_nbytes(x.width), x, first, n_tokens, sums + g * kG16Tokens * kG16Rows);
   }
 };
 
