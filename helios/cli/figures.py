@@ -28,6 +28,7 @@ class Figure:
 
 
 DECODE_STREAMS = (1, 4, 8, 16)
+BUSY_STREAMS = (1, 8)
 PREFILL_TOKENS = (128, 512)
 FIRST_TOKEN_PROMPT = 100
 DECODE_PROMPT = 32
@@ -81,6 +82,17 @@ FIGURES = (
         1e3,
         f"between two tokens of a running stream while a prompt of {LONG_PROMPT:,} tokens is read; for the peer, which "
         "does not do both at once, its time for the prompt",
+    ),
+    *(
+        Figure(
+            f"busy_{n}",
+            f"speed kept beside a busy loop, {n} at once",
+            "%",
+            True,
+            100.0,
+            "decode beside one more process that computes all the time, divided by decode without it",
+        )
+        for n in BUSY_STREAMS
     ),
     Figure("startup", "start-up", "s", False, 1.0, "from spawn to the first token of a short prompt"),
     Figure("rss", "peak memory", "MiB", False, 1 / (1 << 20), "resident at most, mapped files included"),

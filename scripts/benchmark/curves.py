@@ -19,6 +19,7 @@ from pathlib import Path
 from helios.ignition.prepared_core import PrepareOptions, prepared_core
 from helios.ignition.pull import pull_default_model
 from helios.scheduler.request import GenerationRequest, SamplingParameters
+from scripts.benchmark.machine import processor
 from scripts.benchmark.plot import Curve, Value, plot
 from tests.runtime.local_run import LoadedModel, Serving
 
@@ -41,7 +42,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="scripts/bench-curves", description=__doc__)
     parser.add_argument("--rounds", type=int, default=5, help="rounds of all points (5)")
     parser.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)), help="threads of the CPU device")
-    parser.add_argument("--write", type=Path, help="write decode-context.svg and decode-lanes.svg to this folder")
+    parser.add_argument(
+        "--write",
+        type=Path,
+        help="write decode-context-CODE.svg and decode-lanes-CODE.svg to this folder, where CODE tells processors apart",
+    )
     chosen = parser.parse_args(arguments)
     options = PrepareOptions(context_tokens=8192, concurrency=max(LANES))
     core = prepared_core(pull_default_model(lambda n_done_bytes, n_total_bytes: None), options=options)
@@ -56,13 +61,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
         Curve("decode-context", "context, tokens", [_value(n, values[Point(1, n)]) for n in CONTEXTS]),
         Curve("decode-lanes", "lanes", [_value(n, values[Point(n, N_SHORT)]) for n in LANES]),
     )
-    print(f"one lane behind {N_SHORT} tokens: {base_s * 1e3:.2f} ms a step; all others in steps of that")
+    machine = processor()
+    caption = f"{machine}, {chosen.threads} threads; one lane behind {N_SHORT} tokens: {base_s * 1e3:.2f} ms"
+    print(f"{caption} a step; all others in steps of that")
     for curve in curves:
         print(curve.x_label)
         for value in curve.values:
             print(f"  {value.x:>6,}  {value.y:6.2f} ({value.least:.2f}..{value.most:.2f})")
         if chosen.write:
-            (chosen.write / f"{curve.name}.svg").write_text(plot(curve, "time of a step, in steps of one lane"))
+            picture = plot(curve, "time of a step, in steps of one lane", caption)
+            (chosen.write / f"{curve.name}-{machine.code}.svg").write_text(picture)
     return 0
 
 

@@ -8,6 +8,7 @@ import shlex
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,21 @@ from helios.cli import figures
 from helios.errors import HeliosError
 from scripts.benchmark.contenders import InProcessPeer, Product, Setup
 from scripts.benchmark.floors import Floors
-from scripts.benchmark.rounds import FULL, PEER, PRODUCT, QUICK, Record, gap_rounds, speed_rounds, start_rounds
+from scripts.benchmark.machine import processor
+from scripts.benchmark.peer import FORMATS, in_format, peer_python
+from scripts.benchmark.rounds import (
+    FULL,
+    OTHER_FORMAT,
+    PEER,
+    PRODUCT,
+    QUICK,
+    Plan,
+    Record,
+    busy_rounds,
+    gap_rounds,
+    speed_rounds,
+    start_rounds,
+)
 
 ROOT = Path(__file__).resolve().parents[2]
 ZIPAPP = ROOT / "dist" / "helios.pyz"
@@ -35,10 +50,18 @@ def main() -> int:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="scripts/bench", description="Helios beside llama.cpp, in alternated rounds.")
-    parser.add_argument("--quick", action="store_true", help="fewer and shorter rounds: under four minutes")
+    parser.add_argument(
+        "--quick", action="store_true", help="fewer and shorter rounds: under four minutes, once the peer is built"
+    )
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the ratios and floors to FILE")
     parser.add_argument(
         "--model", type=Path, metavar="GGUF", help="the checkpoint for both (default: the default model)"
+    )
+    parser.add_argument(
+        "--format",
+        choices=FORMATS,
+        help="measure the checkpoint in this format, which the peer lays out anew for its processor and is faster with; "
+        "a full run measures these too, after the checkpoint as it is",
     )
     parser.add_argument("--threads", type=int, default=2, help="threads of each (default 2)")
     parser.add_argument("--product", metavar="COMMAND", help="how to run Helios (default: python dist/helios.pyz)")
@@ -49,10 +72,24 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _measure(arguments: argparse.Namespace) -> dict[str, Any]:
+    """The report, with one for each other format inside when the run is a full one."""
     setup = _setup(arguments)
-    plan = QUICK if arguments.quick else FULL
+    began_s = time.monotonic()
+    peer_python()
+    if (build_s := time.monotonic() - began_s) > 1:
+        print(f"the peer took {build_s:.0f} s to build, apart from the time of the rounds", file=sys.stderr)
+    if arguments.format:
+        setup = replace(setup, gguf=in_format(setup.gguf, arguments.format))
+    report = _take(setup, QUICK if arguments.quick else FULL)
+    if not arguments.quick and not arguments.format:
+        other = {name: replace(setup, gguf=in_format(setup.gguf, name)) for name in FORMATS}
+        report["formats"] = {name: _take(setup, OTHER_FORMAT) for name, setup in other.items()}
+    return report
+
+
+def _take(setup: Setup, plan: Plan) -> dict[str, Any]:
+    """All rounds of one checkpoint, and what they found."""
     record = Record()
-    setup.peer(1).close()  # builds the peer if need be, outside the time that counts
     began_s = time.monotonic()
     start_rounds(setup, plan, record)
     gap_rounds(setup, plan, record)
@@ -65,11 +102,15 @@ def _measure(arguments: argparse.Namespace) -> dict[str, Any]:
             floors = Floors(**counts, n_threads=setup.n_threads)
             floors.compile()
             speed_rounds(product, peer, floors, plan, record, began_s)
+            busy_rounds(product, peer, plan, record)
         finally:
             peer.close()
     finally:
         product.close()
-    return _report(setup, record, floors, facts, plan.n_new_tokens)
+    report = _report(setup, record, floors, facts, plan.n_new_tokens)
+    report["seconds"] = time.monotonic() - began_s
+    print(f"measured in {report['seconds']:.0f} s")
+    return report
 
 
 def _setup(arguments: argparse.Namespace) -> Setup:
@@ -88,8 +129,9 @@ def _report(setup: Setup, record: Record, floors: Floors, facts: dict[str, Any],
     product, peer = record.values[PRODUCT], record.values[PEER]
     ratio = figures.ratios(product, peer)
     floor = floors.report(product)
-    print(f"\n{setup.gguf.name}, {setup.n_threads} threads each, on {_processor_name()}")
-    print(f"peer: llama-cpp-python {facts['version']}, {facts['system']}\n")
+    print(f"\n{setup.gguf.name}, {setup.n_threads} threads each, on {processor()}")
+    print(f"peer: llama-cpp-python {facts['version']}, {facts['system']}")
+    print("peer's weights: " + ", ".join(f"{mib:.0f} MiB {kind}" for kind, mib in facts["weights_mib"].items()) + "\n")
     print(figures.table({PRODUCT: product, PEER: peer}, ratio))
     print("\nmedian (least..greatest); a ratio is the median of the rounds' own ratios, more is better for the product")
     print(f"the product is asked through HTTP, the peer in its process; {n_new_tokens} new tokens a stream, greedy")
@@ -109,7 +151,7 @@ def _report(setup: Setup, record: Record, floors: Floors, facts: dict[str, Any],
         "peer": peer,
         "peer_build": facts,
         "idle_share": dict(record.idle_share),
-        "processor": _processor_name(),
+        "processor": str(processor()),
     }
 
 
@@ -120,10 +162,3 @@ def _print_floors(floor: dict[str, Any]) -> None:
         f"  {floor['multiply_adds_per_s'] / 1e9:,.0f} G multiply-adds/s: "
         f"prefill of 512 {floor['prefill_512']:,.0f} tok/s, the product reaches {floor['prefill_512_share']:.0%}"
     )
-
-
-def _processor_name() -> str:
-    for line in Path("/proc/cpuinfo").read_text().splitlines():
-        if line.startswith("model name"):
-            return line.partition(":")[2].strip()
-    return "an unnamed processor"

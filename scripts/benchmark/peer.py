@@ -5,6 +5,7 @@ It knows nothing of Helios. The worker waits in a read between commands, and is 
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import subprocess
@@ -17,6 +18,7 @@ from typing import Any
 ROOT = Path(__file__).resolve().parents[2]
 HERE = Path(__file__).resolve().parent
 ENVIRONMENT = ROOT / "build" / "bench" / "peer"
+FORMATS = ("q4_0",)  # those that the peer can make of a checkpoint, and is faster with
 
 
 def peer_python() -> Path:
@@ -40,6 +42,22 @@ def peer_python() -> Path:
             raise SystemExit(f"the peer does not build; the end of {log} says why")
     stamp.write_text(recipe)
     return python
+
+
+def in_format(gguf: Path, name: str) -> Path:
+    """The checkpoint in one of FORMATS, made under build/bench when it is not there."""
+    with gguf.open("rb") as content:
+        digest = hashlib.file_digest(content, "sha256").hexdigest()
+    made = ENVIRONMENT.with_name(f"{gguf.stem}-{name}-{digest[:8]}.gguf")
+    if made.exists():
+        return made
+    part, log = made.with_suffix(".part"), ENVIRONMENT.with_name("peer-quantise.log")
+    with log.open("w") as output:
+        command: list[str | Path] = [peer_python(), HERE / "peer_quantise.py", gguf, name, part]
+        if subprocess.run(command, stdout=output, stderr=subprocess.STDOUT, check=False).returncode != 0:
+            raise SystemExit(f"the peer does not make {name} of {gguf}; the end of {log} says why")
+    part.rename(made)
+    return made
 
 
 class Peer:

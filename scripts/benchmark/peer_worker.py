@@ -9,6 +9,7 @@ from __future__ import annotations
 import ctypes
 import json
 import random
+import re
 import sys
 import time
 from collections.abc import Callable
@@ -26,7 +27,7 @@ class Peer:
     def __init__(
         self, gguf: str, n_threads: int, n_sequences: int, n_context: int, is_repacked: bool, is_unified: bool
     ):
-        llama_cpp.llama_log_set(_quiet, ctypes.c_void_p(0))
+        self.log = _Log()
         llama_cpp.llama_backend_init()
         model = llama_cpp.llama_model_default_params()
         model.use_extra_bufts = is_repacked
@@ -101,10 +102,12 @@ class Peer:
         return {"tokens_per_s": n_chats * n_new / elapsed_s}
 
     def facts(self) -> dict[str, Any]:
-        """The build's version and processor features, and the model's size (tied weights counted once)."""
+        """The build's version and processor features, the model's size (tied weights counted once), and the MiB of weights in
+        each kind of buffer: beside those mapped from the file, what was laid out anew for this processor."""
         return {
             "version": llama_cpp.__version__,
             "system": llama_cpp.llama_print_system_info().decode().strip(" |\n"),
+            "weights_mib": self.log.weights_mib(),
             "weight_bytes": llama_cpp.llama_model_size(self.model),
             "n_parameters": llama_cpp.llama_model_n_params(self.model),
             "n_head_parameters": self.n_vocabulary * llama_cpp.llama_model_n_embd(self.model),
@@ -145,9 +148,21 @@ class Peer:
         return int(numpy.argmax(numpy.ctypeslib.as_array(logits, shape=(self.n_vocabulary,))))
 
 
-@llama_cpp.llama_log_callback  # type: ignore[untyped-decorator]
-def _quiet(level: int, text: bytes, user_data: ctypes.c_void_p) -> None:
-    """The log goes nowhere: the peer's answers own stdout, and its loader prints hundreds of lines."""
+class _Log:
+    """Takes the library's log, hundreds of lines, off stderr, and keeps what it says of the buffers of weights."""
+
+    def __init__(self) -> None:
+        self._buffers: list[str] = []
+        self._callback = llama_cpp.llama_log_callback(self._take)  # the library calls it as long as the process lives
+        llama_cpp.llama_log_set(self._callback, ctypes.c_void_p(0))
+
+    def _take(self, level: int, text: bytes, user_data: ctypes.c_void_p) -> None:
+        if b"model buffer size" in text:
+            self._buffers.append(text.decode(errors="replace"))
+
+    def weights_mib(self) -> dict[str, float]:
+        found = re.findall(r"(\S+) model buffer size = +([\d.]+) MiB", "\n".join(self._buffers))
+        return {kind: float(size) for kind, size in found}
 
 
 def main() -> None:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from html import escape
 
 _WIDTH, _HEIGHT = 720, 400
-_LEFT, _RIGHT, _TOP, _BOTTOM = 60, 700, 20, 340
+_LEFT, _RIGHT, _TOP, _BOTTOM = 60, 700, 36, 340
 _GREY, _COLOUR = "#888888", "#3b7dd8"
 
 
@@ -34,8 +34,8 @@ class Curve:
     values: Sequence[Value]
 
 
-def plot(curve: Curve, y_label: str) -> str:
-    """The SVG document."""
+def plot(curve: Curve, y_label: str, caption: str) -> str:
+    """The SVG document; `caption` says in one line above it where the values are from."""
     step = _tick_step(max(value.most for value in curve.values))
     n_ticks = math.ceil(max(value.most for value in curve.values) / step)
     first, last = math.log(curve.values[0].x), math.log(curve.values[-1].x)
@@ -47,7 +47,8 @@ def plot(curve: Curve, y_label: str) -> str:
         return _BOTTOM - (_BOTTOM - _TOP) * y / (n_ticks * step)
 
     lines = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_WIDTH} {_HEIGHT}" font-family="sans-serif" font-size="12">'
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_WIDTH} {_HEIGHT}" font-family="sans-serif" font-size="12">',
+        _text(_LEFT, 20, caption, "start"),
     ]
     for tick in range(n_ticks + 1):
         y = up(tick * step)

@@ -10,10 +10,12 @@ import sys
 import time
 from collections import defaultdict
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
+from helios.cli.figures import BUSY_STREAMS
 from helios.cli.measure import SPEED_FIGURES
 from helios.cli.server_process import processor_s
+from scripts.benchmark.busy import is_scheduled_ordinarily, share_kept
 from scripts.benchmark.contenders import Contender, InProcessPeer, Product, Setup
 from scripts.benchmark.floors import Floors
 from scripts.benchmark.sharing import SHARING_FIGURES
@@ -31,12 +33,32 @@ class Plan:
     start_rounds: int
     memory_rounds: int
     gap_rounds: int
+    busy_rounds: int
     n_new_tokens: int
     budget_s: float
 
 
-QUICK = Plan(rounds=7, least_rounds=3, start_rounds=3, memory_rounds=1, gap_rounds=1, n_new_tokens=64, budget_s=170)
-FULL = Plan(rounds=11, least_rounds=11, start_rounds=5, memory_rounds=3, gap_rounds=3, n_new_tokens=128, budget_s=3600)
+QUICK = Plan(
+    rounds=7,
+    least_rounds=3,
+    start_rounds=3,
+    memory_rounds=1,
+    gap_rounds=1,
+    busy_rounds=0,
+    n_new_tokens=64,
+    budget_s=170,
+)
+FULL = Plan(
+    rounds=11,
+    least_rounds=11,
+    start_rounds=5,
+    memory_rounds=3,
+    gap_rounds=3,
+    busy_rounds=7,
+    n_new_tokens=128,
+    budget_s=3600,
+)
+OTHER_FORMAT = replace(FULL, rounds=5, least_rounds=5, start_rounds=1, memory_rounds=1, gap_rounds=0, busy_rounds=0)
 
 
 @dataclass(slots=True)
@@ -93,6 +115,20 @@ def speed_rounds(
                     record.idle_share[idle] = max(record.idle_share[idle], used_s / elapsed_s)
         longest_s = max(longest_s, time.monotonic() - round_began_s)
         _say(f"round {index + 1} of at most {plan.rounds}: {time.monotonic() - began_s:.0f} s")
+
+
+def busy_rounds(product: Contender, peer: Contender, plan: Plan, record: Record) -> None:
+    """The share of its speed that each keeps beside a busy loop, which comes before the quiet measurement in half of the rounds."""
+    if plan.busy_rounds and not is_scheduled_ordinarily():
+        _say("no rounds beside a busy loop: at real-time priority the loop would keep a processor to itself")
+        return
+    for index in range(plan.busy_rounds):
+        order = [(PRODUCT, product), (PEER, peer)]
+        for n_streams in BUSY_STREAMS:
+            for who, running in order[:: -1 if index % 2 else 1]:
+                kept = share_kept(running, n_streams, plan.n_new_tokens, is_busy_first=index % 4 > 1)
+                record.add(who, {f"busy_{n_streams}": kept})
+        _say(f"busy {index + 1} of {plan.busy_rounds}")
 
 
 def _say(text: str) -> None:

@@ -72,4 +72,13 @@ def test_the_table_prints_units_and_spreads() -> None:
 def test_names_say_what_the_json_promises() -> None:
     alone = {"decode_1", "decode_4", "decode_8", "decode_16", "prefill_128", "prefill_512", "ttft"}
     assert set(SPEED_FIGURES) == alone
-    assert set(BY_NAME) == alone | {"prefix_ttft", "chats_32", "gap_4000", "startup", "rss", "rss_q8"}
+    assert set(BY_NAME) == alone | {
+        "prefix_ttft",
+        "chats_32",
+        "gap_4000",
+        "busy_1",
+        "busy_8",
+        "startup",
+        "rss",
+        "rss_q8",
+    }
