@@ -13,6 +13,7 @@
 #include <string.h>
 #include <sys/mman.h>
 
+#include <algorithm>
 #include <iterator>
 #include <list>
 #include <map>
@@ -29,17 +30,20 @@ namespace {
 constexpr size_t huge_page_nbytes = size_t{2} << 20;
 constexpr size_t small_alignment = 64;  // a cache line, and the widest vector
 constexpr size_t least_slab_part_nbytes = size_t{16} << 10, slab_nbytes = 16 * huge_page_nbytes;
+constexpr size_t most_unused_nbytes = huge_page_nbytes / 4;  // of a slab's last huge page
 
 struct Mapping {
   void* base = nullptr;
   size_t nbytes = 0;
 };
 
-// Huge pages for allocations below the size of one, given out from the front and never again: they are zero.
+// Huge pages for allocations below the size of one, given out from the front and never again: they are zero. One of
+// which little is used stays in ordinary pages, as all of a huge one is resident.
 struct Slab {
   Mapping mapping;
   char* start;
   size_t used_nbytes = 0;
+  size_t huge_nbytes = 0;  // from the front
   size_t n_allocations = 0;  // not yet released; without any it goes
 };
 
@@ -54,7 +58,7 @@ struct Allocation {
 struct Book {
   std::mutex mutex;
   std::map<uintptr_t, Allocation> allocations;
-  std::list<Slab> slabs;  // the last one is given out from
+  std::list<Slab> slabs;  // the first one that has room is given out from
   uint64_t n_removals = 0;
   uint64_t mapped_nbytes = 0;
 };
@@ -110,18 +114,22 @@ void* obtain_from_slab(size_t nbytes, Allocation* allocation) {
   std::list<Slab>& slabs = book().slabs;
   // A cache line that is nobody's ends each part: what runs over the end of one does not start in another one.
   const size_t part_nbytes = ((nbytes + small_alignment - 1) & ~(small_alignment - 1)) + small_alignment;
-  if (slabs.empty() || part_nbytes > slab_nbytes - slabs.back().used_nbytes) {
-    Slab slab;
-    slab.start = map_aligned(slab_nbytes, MADV_HUGEPAGE, &slab.mapping);
-    if (!slab.start) return obtain_small(nbytes, allocation);  // there may be room for this much
-    slabs.push_back(slab);
+  const auto has_room = [part_nbytes](const Slab& slab) { return part_nbytes <= slab_nbytes - slab.used_nbytes; };
+  auto slab = std::find_if(slabs.begin(), slabs.end(), has_room);
+  if (slab == slabs.end()) {
+    Slab added{};
+    added.start = map_aligned(slab_nbytes, MADV_NOHUGEPAGE, &added.mapping);
+    if (!added.start) return obtain_small(nbytes, allocation);  // there may be room for this much
+    slab = slabs.insert(slabs.end(), added);
   }
-  Slab& slab = slabs.back();
-  void* address = slab.start + slab.used_nbytes;
-  slab.used_nbytes += part_nbytes;
-  slab.n_allocations++;
+  void* address = slab->start + slab->used_nbytes;
+  slab->used_nbytes += part_nbytes;
+  slab->n_allocations++;
+  const size_t huge_nbytes = (slab->used_nbytes + most_unused_nbytes) / huge_page_nbytes * huge_page_nbytes;
+  madvise(slab->start + slab->huge_nbytes, huge_nbytes - slab->huge_nbytes, MADV_HUGEPAGE);
+  slab->huge_nbytes = huge_nbytes;
   allocation->nbytes = nbytes;
-  allocation->slab = std::prev(slabs.end());
+  allocation->slab = slab;
   allocation->is_in_slab = true;
   return address;
 }

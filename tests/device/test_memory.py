@@ -49,6 +49,15 @@ def test_a_slab_goes_with_its_last_allocation(device: Device) -> None:
     device.upload(survivor.address, np.ones(MATRIX_BYTES, np.uint8))
 
 
+def test_matrices_are_resident_and_little_else(device: Device) -> None:
+    """Of the last huge page of a slab, less than a quarter is nobody's."""
+    sizes = [1_105_920, 552_960, 345_600, 207_360] * 16
+    before = status_bytes("VmRSS")
+    for size in sizes:
+        ctypes.memset(device.allocate(size).address, 1, size)
+    assert 0 <= status_bytes("VmRSS") - before - sum(sizes) < 1 << 20
+
+
 def test_what_is_touched_here_and_there_is_resident_there_alone(device: Device) -> None:
     """RT-7: room for the most that requests may ask for costs what they do ask for."""
     size_bytes, step_bytes = 64 << 20, 2 << 20
