@@ -17,6 +17,7 @@ import numpy as np
 import tokenizers
 
 from helios.errors import CoreError, InvalidValueError
+from helios.tokenizer.byte_table import ByteTable
 
 _MAX_VOCABULARY = 1 << 24
 _BYTE_TOKEN = re.compile(r"<0x([0-9A-F]{2})>")
@@ -26,7 +27,7 @@ class Tokenizer:
     """The vocabulary of one model. Made by `from_bytes`. `added_tokens` are found in text as they are spelled, special or not;
     `special_tokens` are the ids of the special ones."""
 
-    def __init__(self, library: tokenizers.Tokenizer, all_bytes: tuple[bytes, ...]) -> None:
+    def __init__(self, library: tokenizers.Tokenizer, all_bytes: ByteTable) -> None:
         """`all_bytes` are the bytes of each token of `library`."""
         # The library decides by a property of the whole tokenizer whether special tokens are found in text, and setting it
         # for a call would race with other threads; so there are two, over one model.
@@ -39,10 +40,7 @@ class Tokenizer:
         unknown = getattr(library.model, "unk_token", None)  # not every kind of model has the property
         self._forbidden = self.special_tokens - {None if unknown is None else self.token_id(unknown)}
         self._all_bytes = all_bytes
-        visible = list(all_bytes)
-        for token_id in self.special_tokens:
-            visible[token_id] = b""
-        self._visible_bytes = tuple(visible)
+        self._visible_bytes = all_bytes.hiding(self.special_tokens)
         self.vocabulary_size = len(all_bytes)
         self.has_dummy_prefix = any(each["type"] == "Strip" and each.get("start") for each in _decoders(library))
 
@@ -77,7 +75,7 @@ class Tokenizer:
             raise unknown_token(token_id, self.vocabulary_size)
         return self._all_bytes[token_id]
 
-    def byte_table(self, *, skip_special: bool) -> tuple[bytes, ...]:
+    def byte_table(self, *, skip_special: bool) -> ByteTable:
         """`token_bytes` of every id in order; with `skip_special`, special tokens stand for nothing."""
         return self._visible_bytes if skip_special else self._all_bytes
 
@@ -175,7 +173,7 @@ def _decoders(library: tokenizers.Tokenizer) -> Sequence[dict[str, Any]]:
     return decoders
 
 
-def _byte_table(library: tokenizers.Tokenizer) -> tuple[bytes, ...]:
+def _byte_table(library: tokenizers.Tokenizer) -> ByteTable:
     """Bytes by id. An id that no token has stands for nothing."""
     kinds = {decoder["type"] for decoder in _decoders(library)}
     if "ByteLevel" in kinds:
@@ -194,7 +192,7 @@ def _byte_table(library: tokenizers.Tokenizer) -> tuple[bytes, ...]:
     table = to_bytes(spellings)
     for token_id, token in added.items():
         table[token_id] = token.content.encode("utf-8")
-    return tuple(table)
+    return ByteTable(table)
 
 
 def _spellings(library: tokenizers.Tokenizer) -> list[str]:
