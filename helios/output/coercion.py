@@ -12,6 +12,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
+from urllib.parse import unquote
 
 from helios.output.json_text import refuse_constant, without_surrogates
 
@@ -20,6 +21,7 @@ _MOST_LITERAL_CHARACTERS = 100_000
 _MOST_SCHEMAS = (
     200  # of one parameter, every visit counted: references may lead in circles, and alternatives double at each turn
 )
+_INDEX = re.compile(r"0|[1-9]\d{0,8}", re.ASCII)
 _INTEGER = re.compile(r"(-?\d+)(\.0+)?", re.ASCII)
 _NUMBER = re.compile(r"-?(0|[1-9]\d*)(\.\d+)?([eE][+-]?\d+)?", re.ASCII)
 _STRING_OR_BLANKS = re.compile(r'("[^"\\]*+(?:\\.[^"\\]*+)*+")|[ \t\r\n]+')
@@ -118,9 +120,9 @@ def _pointed(reference: str, root: Mapping[str, Any]) -> Any:
     if not reference.startswith("#"):
         return None
     found: Any = root
-    for part in reference[1:].split("/")[1:]:
+    for part in unquote(reference[1:]).split("/")[1:]:
         name = part.replace("~1", "/").replace("~0", "~")
-        if isinstance(found, list) and name.isdecimal() and int(name) < len(found):
+        if isinstance(found, list) and _INDEX.fullmatch(name) and int(name) < len(found):
             found = found[int(name)]
         elif isinstance(found, Mapping):
             found = found.get(name)

@@ -17,7 +17,6 @@ from helios.prompt.grammar.request import (
     Form,
     StructuredRequest,
     Tool,
-    ToolUse,
     read_tool,
     read_tool_choice,
     read_tools,
@@ -74,10 +73,9 @@ def _read_request(fields: Fields, limits: Limits, new_seed: int) -> MessageReque
     thinking = _read_thinking(fields)
     messages = read_turns(fields)
     continues = _continues(messages)
-    is_shown = structured.tools and structured.tool_use is not ToolUse.NONE
     conversation = Conversation(
         messages=messages,
-        tools=tuple(map(_shown_tool, fields.list("tools") or ())) if is_shown else None,
+        tools=tuple(map(_shown_tool, fields.list("tools") or ())) if structured.callable_tools else None,
         adds_generation_prompt=not continues,
         continues_final_message=continues,
         variables={**thinking.variables, **_read_effort(fields)},

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from helios.errors import InvalidValueError
 from helios.prompt.conversation import Conversation
-from helios.prompt.grammar.request import StructuredRequest, ToolUse, read_structured
+from helios.prompt.grammar.request import StructuredRequest, read_structured
 from helios.server.conversation_fields import read_messages
 from helios.server.fields import Fields
 from helios.server.options import MAX_CANDIDATES, GenerationOptions, Limits, read_options
@@ -44,7 +44,7 @@ def check_form(
     structured: StructuredRequest, options: GenerationOptions, limits: Limits, *, stop_name: str = "stop"
 ) -> None:
     """What the model can call, and what cannot stand beside the answer's form."""
-    if structured.tools and structured.tool_use is not ToolUse.NONE and not limits.calls_tools:
+    if structured.callable_tools and not limits.calls_tools:
         raise InvalidValueError("this model calls no tools", hint="leave them out", param="tools")
     form_param = None if structured.answer is None else structured.answer.param
     check_ending(options.stops, form_param, ignores_eos=options.ignores_eos, stop_name=stop_name)
@@ -54,10 +54,9 @@ def read_conversation(fields: Fields, structured: StructuredRequest) -> Conversa
     """The conversation in a body. Tools that may not be called are not shown either."""
     messages = read_messages(fields)
     ending = read_prompt_ending(fields, messages)
-    is_shown = structured.tools and structured.tool_use is not ToolUse.NONE
     return Conversation(
         messages=messages,
-        tools=tuple(fields.list("tools") or ()) if is_shown else None,
+        tools=tuple(fields.list("tools") or ()) if structured.callable_tools else None,
         adds_generation_prompt=ending.adds_generation_prompt,
         continues_final_message=ending.continues_final_message,
         variables=ending.variables,

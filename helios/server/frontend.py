@@ -26,7 +26,7 @@ from helios.prompt.chat_template import ChatTemplate
 from helios.prompt.controls import ControlTokens
 from helios.prompt.conversation import Conversation
 from helios.prompt.grammar.opening import Opening
-from helios.prompt.grammar.request import StructuredRequest, ToolUse
+from helios.prompt.grammar.request import StructuredRequest
 from helios.scheduler.request import GenerationRequest
 from helios.server.chat_request import ChatRequest, read_chat_request
 from helios.server.completion_request import Prompt, read_completion_request
@@ -218,11 +218,10 @@ class Frontend:
         return reading.is_parsed and self._has_reasoning
 
     def _chat_reading(self, structured: StructuredRequest, tokens: Sequence[int]) -> Reading:
-        calls = structured.tools if structured.tool_use is not ToolUse.NONE else ()
         return Reading(
             is_parsed=True,
             opening=open_answer(tokens, self._tokenizer, self._syntax),
-            tools={tool.name: tool.parameters or {} for tool in calls},
+            tools={tool.name: tool.parameters or {} for tool in structured.callable_tools},
             is_structured=structured.answer is not None,
             names_tool=structured.named is not None,
         )

@@ -18,7 +18,6 @@ from helios.prompt.grammar.request import (
     Form,
     StructuredRequest,
     Tool,
-    ToolUse,
     read_tool,
     read_tool_choice,
     read_tools,
@@ -57,10 +56,9 @@ def read_response_request(fields: Fields, limits: Limits, new_seed: int) -> Resp
     options = dataclasses.replace(options, sampling=sampling)
     structured = _read_structured(fields)
     check_form(structured, options, limits)
-    is_shown = structured.tools and structured.tool_use is not ToolUse.NONE
     conversation = Conversation(
         messages=read_input(fields),
-        tools=tuple(map(_shown_tool, fields.list("tools") or ())) if is_shown else None,
+        tools=tuple(map(_shown_tool, fields.list("tools") or ())) if structured.callable_tools else None,
         variables=_read_variables(fields),
     )
     return ResponseRequest(ChatRequest(conversation, structured, options), _echo(fields, structured, options))

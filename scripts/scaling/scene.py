@@ -39,15 +39,19 @@ class Scene:
             yield (line.removeprefix("data:").strip() for line in response.iter_lines() if line.startswith("data:"))
 
     def read_stream(self, text: str, n_tokens: int) -> tuple[int, str]:
-        """Events with text, and what went wrong, if anything."""
-        n_events = 0
+        """Events with text, and what went wrong, if anything: an answer that has begun has a finish and then [DONE]."""
+        n_events, is_finished = 0, False
         try:
             with self.stream(text, n_tokens) as events:
                 for event in events:
                     if event == "[DONE]":
-                        return n_events, ""
-                    choices = json.loads(event).get("choices") or [{}]
+                        return n_events, "" if is_finished else "the stream ended without a finish_reason"
+                    data = json.loads(event)
+                    if data.get("error"):
+                        return n_events, repr(data["error"])
+                    choices = data.get("choices") or [{}]
                     n_events += bool((choices[0].get("delta") or {}).get("content"))
+                    is_finished = is_finished or choices[0].get("finish_reason") is not None
         except httpx.HTTPError as error:
             return n_events, repr(error)
         return n_events, "the stream ended without [DONE]"

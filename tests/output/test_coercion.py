@@ -17,6 +17,8 @@ DEFINITIONS = {
     "loop": {"$ref": "#/$defs/loop"},
     "maybe": {"anyOf": [{"$ref": "#/$defs/count"}, {"type": "null"}]},
     "a/b": {"type": "boolean"},
+    "a b": {"type": "boolean"},
+    "some": [{"type": "boolean"}, {"type": "integer"}],
 }
 
 
@@ -102,6 +104,12 @@ def coerced(text: str, schema: Any) -> str:
         ({"$ref": "#/$defs/maybe"}, "null", "null"),
         ({"$ref": "#/$defs/maybe"}, "4", "4"),
         ({"$ref": "#/$defs/a~1b"}, "True", "true"),
+        ({"$ref": "#/%24defs/a%7E1b"}, "True", "true"),
+        ({"$ref": "#/$defs%2Fa%20b"}, "True", "true"),
+        ({"$ref": "#/$defs/some/0"}, "True", "true"),
+        ({"$ref": "#/$defs/some/00"}, "True", '"True"'),
+        ({"$ref": "#/$defs/some/2"}, "True", '"True"'),
+        ({"$ref": "#/$defs/some/" + "9" * 5000}, "True", '"True"'),
         ({"$ref": "#/$defs/loop"}, "3", "3"),
         ({"$ref": "#/$defs/none"}, "3", "3"),
         ({"$ref": "https://example.invalid/x"}, "3", "3"),

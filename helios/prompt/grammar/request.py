@@ -71,6 +71,11 @@ class StructuredRequest:
     is_parallel: bool = True
 
     @property
+    def callable_tools(self) -> tuple[Tool, ...]:
+        """The tools that the answer may call; none of the others is shown to the model."""
+        return self.tools if self.tool_use is not ToolUse.NONE else ()
+
+    @property
     def is_constrained(self) -> bool:
         """Whether tokens have to be masked."""
         if self.answer is not None or self.tool_use is ToolUse.REQUIRED:

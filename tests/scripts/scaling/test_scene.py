@@ -13,6 +13,9 @@ from scripts.scaling.scene import Scene
 
 TEXT = b"data: " + json.dumps({"choices": [{"delta": {"content": "a"}}]}).encode() + b"\n\n"
 ROLE = b'data: {"choices": [{"delta": {"role": "assistant"}}]}\n\n'
+FINISH = b'data: {"choices": [{"delta": {}, "finish_reason": "length"}]}\n\n'
+USAGE = b'data: {"choices": [], "usage": {}}\n\n'
+ERROR = b'data: {"error": {"message": "the worker is gone"}}\n\n'
 DONE = b"data: [DONE]\n\n"
 
 
@@ -40,9 +43,12 @@ def scene() -> Iterator[Scene]:
 @pytest.mark.parametrize(
     ("status", "parts", "n_events", "word"),
     [
-        (200, (ROLE, TEXT, TEXT, DONE), 2, ""),
-        (200, (ROLE, TEXT), 1, "without"),
-        (200, (ROLE,), 0, "without"),
+        (200, (ROLE, TEXT, TEXT, FINISH, DONE), 2, ""),
+        (200, (ROLE, TEXT, FINISH, USAGE, DONE), 1, ""),
+        (200, (ROLE, TEXT, DONE), 1, "finish_reason"),
+        (200, (ROLE, TEXT, ERROR, DONE), 1, "the worker is gone"),
+        (200, (ROLE, TEXT, FINISH), 1, "[DONE]"),
+        (200, (ROLE,), 0, "[DONE]"),
         (503, (b"full",), 0, "503"),
     ],
 )
