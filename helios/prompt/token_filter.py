@@ -1,7 +1,8 @@
 """Which tokens may come next besides what a grammar says: only some ids, and no ending before a least length.
 
-It knows token ids and masks, no request; it is a `TokenConstraint` of helios/scheduler/request.py around another one, or around
-none. A mask that allows nothing is a ConstraintError and never reaches the sampler.
+It knows token ids and masks, no request. Each answer's constraint is a `TokenConstraint` of helios/scheduler/request.py around
+another one, or around none; its rows are shared by the answers to one request and never written. A mask that allows nothing is a
+ConstraintError and never reaches the sampler.
 """
 
 from __future__ import annotations
@@ -23,30 +24,36 @@ class Constraint(Protocol):
 
 
 class TokenFilter:
-    """`allowed` empty: every token. None of `endings` among the first `n_least` tokens, unless a grammar leaves nothing else: then
-    the answer's form ends it."""
+    """What holds for every answer to one request. `allowed` empty: every token. None of `endings` among the first `n_least`
+    tokens, unless a grammar leaves nothing else: then the answer's form ends it."""
 
-    def __init__(
-        self,
-        vocabulary: int,
-        allowed: Collection[int],
-        endings: Collection[int],
-        n_least: int,
-        inner: Constraint | None = None,
-    ) -> None:
-        self._all = _packed(np.arange(_padded(vocabulary)) < vocabulary)
-        self._allowed = _row(vocabulary, allowed) if allowed else None
-        self._not_endings = ~_row(vocabulary, endings)
-        self._n_left = n_least
+    def __init__(self, vocabulary: int, allowed: Collection[int], endings: Collection[int], n_least: int) -> None:
+        self.allowed = _row(vocabulary, allowed) if allowed else None
+        everything = _packed(np.arange(_padded(vocabulary)) < vocabulary)
+        self.not_endings = everything & ~_row(vocabulary, endings)
+        self.n_least = n_least
+
+    def start(self, inner: Constraint | None = None) -> FilteredAnswer:
+        """A constraint at the beginning of an answer."""
+        return FilteredAnswer(self, inner)
+
+
+class FilteredAnswer:
+    """The filter for one answer as it grows."""
+
+    def __init__(self, rules: TokenFilter, inner: Constraint | None) -> None:
+        self._rules = rules
+        self._n_left = rules.n_least
         self._inner = inner
 
     def mask(self) -> NDArray[np.uint32] | None:
         """uint32 [ceil(vocabulary / 32)], bit set: allowed; None where every token is."""
         row = None if self._inner is None else self._inner.mask()
-        if self._allowed is not None:
-            row = self._allowed if row is None else row & self._allowed
+        rules = self._rules
+        if rules.allowed is not None:
+            row = rules.allowed if row is None else row & rules.allowed
         if self._n_left > 0:
-            longer = (self._all if row is None else row) & self._not_endings
+            longer = rules.not_endings if row is None else row & rules.not_endings
             row = longer if longer.any() or row is None or self._inner is None else row
         if row is not None and not row.any():
             raise ConstraintError("no token that the request allows can come next")

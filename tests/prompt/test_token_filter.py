@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from helios.errors import ConstraintError
-from helios.prompt.token_filter import TokenFilter
+from helios.prompt.token_filter import FilteredAnswer, TokenFilter
 
 VOCABULARY = 70
 
@@ -29,7 +29,7 @@ class Fixed:
         self.advanced.append(token_id)
 
 
-def allowed_by(filter_: TokenFilter) -> set[int]:
+def allowed_by(filter_: FilteredAnswer) -> set[int]:
     row = filter_.mask()
     if row is None:
         return set(range(VOCABULARY))
@@ -40,12 +40,12 @@ def allowed_by(filter_: TokenFilter) -> set[int]:
 
 def test_only_allowed_tokens_and_no_others() -> None:
     """GRPC-2: allowed_token_ids."""
-    assert allowed_by(TokenFilter(VOCABULARY, [0, 31, 32, 69], [], 0)) == {0, 31, 32, 69}
+    assert allowed_by(TokenFilter(VOCABULARY, [0, 31, 32, 69], [], 0).start()) == {0, 31, 32, 69}
 
 
 def test_no_ending_among_the_first_tokens() -> None:
     """GRPC-2: min_new_tokens; bits beyond the vocabulary are never set."""
-    filter_ = TokenFilter(VOCABULARY, [], [5, 64], 2)
+    filter_ = TokenFilter(VOCABULARY, [], [5, 64], 2).start()
     assert allowed_by(filter_) == set(range(VOCABULARY)) - {5, 64}
     filter_.advance(1)
     assert allowed_by(filter_) == set(range(VOCABULARY)) - {5, 64}
@@ -55,7 +55,7 @@ def test_no_ending_among_the_first_tokens() -> None:
 
 def test_a_grammar_and_a_list_allow_what_both_do() -> None:
     grammar = Fixed(1, 2, 3)
-    filter_ = TokenFilter(VOCABULARY, [2, 3, 4], [], 0, grammar)
+    filter_ = TokenFilter(VOCABULARY, [2, 3, 4], [], 0).start(grammar)
     assert allowed_by(filter_) == {2, 3}
     filter_.advance(2)
     assert grammar.advanced == [2]
@@ -63,14 +63,23 @@ def test_a_grammar_and_a_list_allow_what_both_do() -> None:
 
 
 def test_a_form_that_is_complete_ends_before_the_least_length() -> None:
-    assert allowed_by(TokenFilter(VOCABULARY, [], [5], 4, Fixed(5, 6))) == {6}
-    assert allowed_by(TokenFilter(VOCABULARY, [], [5], 4, Fixed(5))) == {5}
+    assert allowed_by(TokenFilter(VOCABULARY, [], [5], 4).start(Fixed(5, 6))) == {6}
+    assert allowed_by(TokenFilter(VOCABULARY, [], [5], 4).start(Fixed(5))) == {5}
 
 
 def test_a_mask_that_allows_nothing_is_an_error() -> None:
     for filter_ in (
-        TokenFilter(VOCABULARY, [1], [], 0, Fixed(2)),
-        TokenFilter(VOCABULARY, [1], [1], 1),
+        TokenFilter(VOCABULARY, [1], [], 0).start(Fixed(2)),
+        TokenFilter(VOCABULARY, [1], [1], 1).start(),
     ):
         with pytest.raises(ConstraintError):
             filter_.mask()
+
+
+def test_answers_count_their_tokens_apart() -> None:
+    """One request, several sequences."""
+    rules = TokenFilter(VOCABULARY, [1, 5], [5], 1)
+    first, second = rules.start(), rules.start()
+    first.advance(1)
+    assert allowed_by(first) == {1, 5}
+    assert allowed_by(second) == {1}

@@ -21,7 +21,10 @@ from helios.server.grpc.stall_watch import StallWatch
 from helios.server.services import Services
 from helios.server.status import status_of
 
-MAX_DETAIL_CHARACTERS = 1000  # more than about 8 KiB, percent-encoded, and clients report another error than ours
+MAX_DETAIL_CHARACTERS = 1000
+_MAX_DETAIL_NBYTES = (
+    1300  # up to three in a trailer for each; of more than about 8 KiB clients report another error than ours
+)
 _MAX_METADATA_CHARACTERS = 2000
 _LOG = logging.getLogger(__name__)
 _HARMLESS = re.compile(r"[\x21-\x7e]{1,200}")
@@ -72,6 +75,11 @@ class CallContext:
             raise InvalidValueError(f"{_RANK} is {rank[:40]!r}, this server has rank 0 only", param=_RANK)
 
 
+def short(detail: str) -> str:
+    """As much of a sentence as fits into a status."""
+    return detail[:MAX_DETAIL_CHARACTERS].encode(errors="replace")[:_MAX_DETAIL_NBYTES].decode(errors="ignore")
+
+
 def _listed(actions: Sequence[tuple[str, str]]) -> str:
     """JSON in ASCII, as many of them as are short enough for a header."""
     entries: list[str] = []
@@ -113,6 +121,6 @@ def answering(path: str, handler: Handler, services: Services, room: MessageRoom
         finally:
             call.close()
         requests.labels(path, code).inc()
-        return await context.abort(grpc.StatusCode[code], detail[:MAX_DETAIL_CHARACTERS])
+        return await context.abort(grpc.StatusCode[code], short(detail))
 
     return answer

@@ -7,13 +7,17 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable
 
+import numpy as np
+
 from helios.errors import InvalidValueError
 
 
 def checked_number(value: float, param: str, low: float, high: float) -> float:
-    """A finite number of the range."""
-    if not low <= value <= high:
-        raise InvalidValueError(f"{param} is {value:g}, it must be a number from {low:g} to {high:g}", param=param)
+    """A finite number of the range, whose ends are as the wire has them: in single precision."""
+    if not np.float32(low) <= value <= np.float32(high):
+        raise InvalidValueError(
+            f"{param} is {np.float32(value)!s}, it must be a number from {low:g} to {high:g}", param=param
+        )
     return value
 
 

@@ -7,6 +7,7 @@ their seeds and in nothing else, so that they share one prefill through the cach
 from __future__ import annotations
 
 import secrets
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -80,7 +81,8 @@ class Preparation:
             retention=options.cache.retention(len(prompt_tokens)),
         )
         self._check_reported(options, len(prompt_tokens), first.output_limit)
-        requests = tuple(self._sequence(options, first, rules, grammar, i) for i in range(options.n_sequences))
+        constrain = self._constraints(options, grammar)
+        requests = tuple(self._sequence(options, first, rules, constrain, i) for i in range(options.n_sequences))
         return PreparedGeneration(options, rules, frozenset(eos_tokens), frozenset(stopping.token_ids), requests)
 
     def _sequence(
@@ -88,7 +90,7 @@ class Preparation:
         options: GenerateOptions,
         first: GenerationRequest,
         rules: TextRules,
-        grammar: CompiledGrammar | None,
+        constrain: Callable[[], TokenConstraint | None],
         index: int,
     ) -> GenerationRequest:
         """One of the sequences: each can be had again alone, by its own seed. The prompt is scored once."""
@@ -98,7 +100,7 @@ class Preparation:
             first,
             sampling=replace(first.sampling, seed=seed_bits(first.sampling.seed + index)),
             host_stop=host_stop(self._tokenizer, rules, host_stops),
-            constraint=self._constraint(options, grammar),
+            constraint=constrain(),
             prompt_candidates=None if scored is None else scored.n_best or 0,
             named_prompt_candidates=() if scored is None else scored.named,
             has_prompt_distributions=scored is not None and scored.is_whole,
@@ -143,13 +145,20 @@ class Preparation:
             n_candidates = (n_prompt - 1) * n_each
             _check_count(n_candidates, MAX_PROMPT_CANDIDATES, "response.prompt_candidates", "ask for fewer")
 
-    def _constraint(self, options: GenerateOptions, grammar: CompiledGrammar | None) -> TokenConstraint | None:
-        inner = None if grammar is None else grammar.start()
+    def _constraints(
+        self, options: GenerateOptions, grammar: CompiledGrammar | None
+    ) -> Callable[[], TokenConstraint | None]:
+        """Makes the constraint of each sequence."""
+
+        def begin() -> TokenConstraint | None:
+            return None if grammar is None else grammar.start()
+
         n_least = options.stopping.n_least
         if not options.allowed_tokens and not n_least:
-            return inner
+            return begin
         endings = {*options.stopping.token_ids, *(() if options.stopping.ignores_eos else self._eos_tokens)}
-        return TokenFilter(self._limits.vocabulary, options.allowed_tokens, endings, n_least, inner)
+        filter_ = TokenFilter(self._limits.vocabulary, options.allowed_tokens, endings, n_least)
+        return lambda: filter_.start(begin())
 
 
 def _check_count(n_candidates: int, n_most: int, param: str, hint: str) -> None:

@@ -86,5 +86,8 @@ def _repetition(value: float) -> float:
 def _biases(decoding: inference_pb2.DecodingParameters, vocabulary: int) -> Iterator[tuple[int, float]]:
     """In the order of the ids, so that the order in which a map was sent is of no effect."""
     checked_count(decoding.logit_bias, "decoding.logit_bias", MAX_BIASES, "entries")
-    for token_id in checked_ids(sorted(decoding.logit_bias), "decoding.logit_bias", vocabulary):
-        yield token_id, checked_number(decoding.logit_bias[token_id], f"decoding.logit_bias[{token_id}]", -100, 100)
+    for token_id, bias in sorted(decoding.logit_bias.items()):
+        param = f"decoding.logit_bias[{token_id}]"
+        if token_id >= vocabulary:
+            raise InvalidValueError(f"{param} is no token id from 0 to {vocabulary - 1:,}", param=param)
+        yield token_id, checked_number(bias, param, -100, 100)

@@ -12,6 +12,7 @@ from typing import Any
 import grpc
 
 from helios.errors import CapacityError, HeliosError
+from helios.server.grpc.context import short
 from helios.server.grpc.message_room import GRACE_S, MessageRoom
 from helios.server.status import status_of
 
@@ -48,7 +49,7 @@ class _StockRoom:
             try:
                 return await answer(handler, context)
             except HeliosError as error:
-                return await context.abort(grpc.StatusCode[status_of(error).grpc_code], str(error))
+                return await context.abort(grpc.StatusCode[status_of(error).grpc_code], short(str(error)))
 
         return bounded(call, handler.request_deserializer, handler.response_serializer)
 

@@ -68,6 +68,13 @@ def test_a_top_k_of_the_whole_vocabulary_switches_the_models_off() -> None:
     assert sampling_of(CORE, sampling={"top_k": 0xFFFFFFFF}).top_k == 0
 
 
+@pytest.mark.parametrize("repetition_penalty", [0.01, 100.0])
+def test_the_ends_of_a_range_belong_to_it(repetition_penalty: float) -> None:
+    """As over HTTP, although 0.01 in single precision is less than 0.01."""
+    found = sampling_of(decoding={"repetition_penalty": repetition_penalty}).repetition_penalty
+    assert found == pytest.approx(repetition_penalty)
+
+
 def test_a_negative_seed_is_a_seed() -> None:
     assert sampling_of(sampling={"seed": -1}).seed == (1 << 64) - 1
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
+from urllib.parse import quote
 
 import grpc
 import pytest
@@ -10,7 +12,15 @@ from google.protobuf import struct_pb2
 
 from helios.errors import InternalError, InvalidValueError
 from helios.tokenizer.tokenizer import Tokenizer
-from tests.server.grpc.conftest import Client, GenerateRequest, RunningGrpc, request_of, wait_until
+from tests.server.grpc.conftest import (
+    DEADLINE_S,
+    Client,
+    GenerateRequest,
+    GenerateResponse,
+    RunningGrpc,
+    request_of,
+    wait_until,
+)
 
 NAN, INF = float("nan"), float("inf")
 
@@ -29,8 +39,11 @@ INVALID: list[tuple[str, dict[str, Any]]] = [
     ("decoding.frequency_penalty", {"decoding": {"frequency_penalty": INF}}),
     ("decoding.repetition_penalty", {"decoding": {"repetition_penalty": -1.0}}),
     ("decoding.repetition_penalty", {"decoding": {"repetition_penalty": NAN}}),
-    ("decoding.logit_bias", {"decoding": {"logit_bias": {9_999_999: 1.0}}}),
-    ("decoding.logit_bias", {"decoding": {"logit_bias": {1: 101.0}}}),
+    ("sampling.top_p is 1.0000001,", {"sampling": {"top_p": 1.0000001}}),
+    ("decoding.repetition_penalty is 0.0099,", {"decoding": {"repetition_penalty": 0.0099}}),
+    ("decoding.logit_bias[9999999] is no token id", {"decoding": {"logit_bias": {9_999_999: 1.0}}}),
+    ("decoding.logit_bias[1] is 101", {"decoding": {"logit_bias": {1: 101.0, 2: 1.0}}}),
+    ("decoding.logit_bias[1] is nan", {"decoding": {"logit_bias": {1: NAN}}}),
     ("decoding.logit_bias", {"decoding": {"logit_bias": dict.fromkeys(range(1025), 1.0)}}),
     ("decoding.allowed_token_ids", {"decoding": {"allowed_token_ids": [9_999_999]}}),
     ("decoding.allowed_token_ids", {"decoding": {"allowed_token_ids": [1] * 1025}}),
@@ -201,17 +214,49 @@ def test_an_unknown_method_or_service_is_unimplemented(client: Client) -> None:
         assert caught.value.code() is grpc.StatusCode.UNIMPLEMENTED
 
 
-def test_bytes_that_are_no_message_are_an_error(client: Client) -> None:
+@pytest.mark.parametrize(
+    "data", [b"\xff\xff\xff", b"\x1a\x02\xff\xfe", b""], ids=["no fields", "no UTF-8", "no prompt"]
+)
+def test_bytes_that_are_no_request_are_an_error(client: Client, data: bytes) -> None:
     method = client.channel.unary_unary("/vllm.Inference/Generate")
-    with pytest.raises(grpc.RpcError):
-        method(b"\xff\xff\xff", timeout=10)
+    with pytest.raises(grpc.RpcError) as caught:
+        method(data, timeout=10)
+    assert caught.value.code() is grpc.StatusCode.INVALID_ARGUMENT
     assert client.generate().outputs.HasField("finish_info")
+
+
+def test_fields_that_the_schema_does_not_know_are_of_no_effect(client: Client) -> None:
+    """GRPC-1: newer clients send numbers that others have used, such as 9 of the response options."""
+    known = request_of(response={"output_token_ids": True})
+    unknown = GenerateRequest.FromString(known.SerializeToString() + b"\x4a\x02\x48\x01" + b"\xaa\x06\x03abc")
+    assert unknown != known
+    assert client.generate_raw(unknown) == client.generate_raw(known)
+
+
+def test_a_message_that_is_large_when_it_is_inflated_is_refused(spoken: Callable[..., Client]) -> None:
+    """GRPC-4: the cap is for what a message takes, not for what comes over the wire."""
+    client = spoken(grpc_max_message_mb=1)
+    method = client.unary("Generate", GenerateResponse)
+    for compression in (grpc.Compression.Gzip, grpc.Compression.Deflate):
+        with pytest.raises(grpc.RpcError) as caught:
+            method(request_of("x" * (64 << 20)), timeout=DEADLINE_S, compression=compression)
+        assert caught.value.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
 
 
 def test_an_error_that_says_much_is_cut(served: RunningGrpc) -> None:
     """GRPC-4: long status messages break clients."""
     served.engine.submit_error = InvalidValueError("x" * 100_000)
     assert len(served.client().refused()[1]) == 1000
+
+
+@pytest.mark.parametrize("character", ["\U0001f600", "\n", "\ud800"])
+def test_an_error_is_cut_by_what_it_takes_on_the_way(served: RunningGrpc, character: str) -> None:
+    """GRPC-4: what is not ASCII is percent-encoded, and beyond 8 KiB a client reports another error."""
+    served.engine.submit_error = InvalidValueError(character * 1000)
+    code, details = served.client().refused()
+    assert code is grpc.StatusCode.INVALID_ARGUMENT
+    assert len(details) >= 300
+    assert len(quote(details)) <= 4000
 
 
 def test_error_text_is_short_whatever_was_sent(client: Client) -> None:
