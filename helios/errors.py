@@ -101,6 +101,12 @@ class RemoteError(HeliosError):
     code = "remote_error"
 
 
+class UnmeasurableError(RemoteError):
+    """A figure that this server cannot be asked for, though it answers: its context is too short, or its slots are too few."""
+
+    code = "unmeasurable"
+
+
 # No capacity ----------------------------------------------------------------------------------------------------------
 
 

@@ -12,12 +12,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from helios.cli.timeline import Timeline
-from helios.errors import RemoteError
+from helios.errors import UnmeasurableError
 
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """One row. `scale` turns the measured unit (tokens/s, seconds, bytes) into the printed one."""
+    """One row. `scale` turns the measured unit (tokens/s, seconds, bytes, shares) into the printed one."""
 
     name: str
     title: str
@@ -25,6 +25,7 @@ class Figure:
     is_more_better: bool
     scale: float
     meaning: str
+    peer_meaning: str = ""  # where the peer's figure is another one
 
 
 DECODE_STREAMS = (1, 4, 8, 16)
@@ -35,11 +36,17 @@ DECODE_PROMPT = 32
 PREFIX_PROMPT, PREFIX_QUESTION = 1024, 16  # tokens of the prompt, and how many words of its end are new
 CHATS, CHAT_PROMPT, CHAT_QUESTION, CHAT_ANSWER = 32, 424, 16, 32
 LONG_PROMPT = 4000
+MEMORY_STREAMS, MEMORY_PROMPT, MEMORY_ANSWER = 8, 992, 32
 
 FIGURES = (
     *(
         Figure(
-            f"decode_{n}", f"decode, {n} at once", "tok/s", True, 1.0, f"all tokens of {n} concurrent streams a second"
+            f"decode_{n}",
+            f"decode, {n} at once",
+            "tok/s",
+            True,
+            1.0,
+            "all tokens of that many concurrent streams a second",
         )
         for n in DECODE_STREAMS
     ),
@@ -72,7 +79,8 @@ FIGURES = (
         True,
         1.0,
         f"answer tokens a second, all sent at once: 400 tokens in common, questions of {CHAT_QUESTION} words, answers of "
-        f"{CHAT_ANSWER} tokens; the peer computes the common part once, copies it, and takes 16 chats at a time in step",
+        f"{CHAT_ANSWER} tokens",
+        "the peer computes the common part once, copies it, and takes 16 chats at a time in step",
     ),
     Figure(
         "gap_4000",
@@ -80,8 +88,8 @@ FIGURES = (
         "ms",
         False,
         1e3,
-        f"between two tokens of a running stream while a prompt of {LONG_PROMPT:,} tokens is read; for the peer, which "
-        "does not do both at once, its time for the prompt",
+        f"between two tokens of a running stream while a prompt of {LONG_PROMPT:,} tokens is read",
+        "for the peer, which does not do both at once, its time for the prompt",
     ),
     *(
         Figure(
@@ -95,14 +103,23 @@ FIGURES = (
         for n in BUSY_STREAMS
     ),
     Figure("startup", "start-up", "s", False, 1.0, "from spawn to the first token of a short prompt"),
-    Figure("rss", "peak memory", "MiB", False, 1 / (1 << 20), "resident at most, mapped files included"),
+    Figure(
+        "rss",
+        "peak memory",
+        "MiB",
+        False,
+        1 / (1 << 20),
+        "resident at most, mapped files included, after "
+        f"{MEMORY_STREAMS} streams of {MEMORY_PROMPT} prompt and {MEMORY_ANSWER} new tokens",
+    ),
     Figure(
         "rss_q8",
         "peak memory, 8-bit cache",
         "MiB",
         False,
         1 / (1 << 20),
-        "the same with --kv q8; for the peer the figure above, its cache stays F16",
+        "the same with --kv q8",
+        "for the peer the figure above, its cache stays F16",
     ),
 )
 BY_NAME = {figure.name: figure for figure in FIGURES}
@@ -117,7 +134,10 @@ def decode_tokens_per_s(timelines: Sequence[Timeline]) -> float:
     opened_ns = max(timeline.event_ns[0] for timeline in timelines)
     closed_ns = min(timeline.event_ns[-1] for timeline in timelines)
     if closed_ns <= opened_ns:
-        raise RemoteError(f"the {len(timelines)} answers did not overlap: one ended before another began")
+        raise UnmeasurableError(
+            f"the {len(timelines)} answers did not overlap: one ended before another began",
+            hint="a server that answers fewer at once lets the others wait",
+        )
     n_tokens = sum(
         timeline.tokens_per_event
         * (bisect_right(timeline.event_ns, closed_ns) - bisect_right(timeline.event_ns, opened_ns))
@@ -175,9 +195,14 @@ def table(columns: Mapping[str, Rounds], ratio: Mapping[str, Spread]) -> str:
     )
 
 
-def meanings(names: Sequence[str]) -> str:
-    """One line a figure: what was measured."""
-    return "\n".join(f"  {figure.title}: {figure.meaning}" for figure in FIGURES if figure.name in names)
+def meanings(names: Sequence[str], *, has_peer: bool) -> str:
+    """What was measured: one line for figures with the same meaning, under the title of the first."""
+    titles: dict[str, str] = {}
+    for figure in FIGURES:
+        if figure.name in names:
+            of_peer = f"; {figure.peer_meaning}" if has_peer and figure.peer_meaning else ""
+            titles.setdefault(figure.meaning + of_peer, figure.title)
+    return "\n".join(f"  {title}: {meaning}" for meaning, title in titles.items())
 
 
 def _cell(figure: Figure, values: Sequence[float] | None) -> str:

@@ -13,7 +13,7 @@ from typing import Any
 
 from helios.cli.streams import Endpoint
 from helios.cli.timeline import Timeline
-from helios.errors import RemoteError
+from helios.errors import RemoteError, UnmeasurableError
 
 _WORD_TEXT = (
     "time year people way day man thing woman life child world school state family student group country problem hand part "
@@ -34,7 +34,7 @@ class Workload:
     def __init__(self, endpoint: Endpoint, seed: int) -> None:
         self.endpoint = endpoint
         self.random = random.Random(seed)
-        self.model = _first_model(endpoint)
+        self.model, self.context_tokens = _first_model(endpoint)  # None where the server does not say it
         self.overhead_tokens = self.overhead(TASK)
 
     def overhead(self, user: str) -> int:
@@ -46,9 +46,9 @@ class Workload:
         """n_streams requests at once, greedy, each with a prompt of n_prompt_tokens and at most n_new_tokens of answer."""
         n_words = n_prompt_tokens - self.overhead_tokens
         if n_words < 1:
-            raise RemoteError(
+            raise UnmeasurableError(
                 f"a prompt of {n_prompt_tokens:,} tokens is too short: "
-                f"the server's chat template alone takes {self.overhead_tokens:,}"
+                f"the server's chat template and the task take {self.overhead_tokens:,}"
             )
         bodies = [self.body(self.words(n_words), TASK, n_new_tokens) for _ in range(n_streams)]
         return self.answer(bodies, n_prompt_tokens)
@@ -59,6 +59,11 @@ class Workload:
 
     def answer(self, bodies: Sequence[Mapping[str, Any]], n_prompt_tokens: int) -> list[Timeline]:
         """Run requests at once. Raises RemoteError when a prompt does not have exactly n_prompt_tokens."""
+        n_most_tokens = n_prompt_tokens + max(body["max_tokens"] for body in bodies)
+        if self.context_tokens is not None and n_most_tokens > self.context_tokens:
+            raise UnmeasurableError(
+                f"prompt and answer take {n_most_tokens:,} tokens, the server's context has {self.context_tokens:,}"
+            )
         timelines = self.endpoint.stream(bodies, ANSWER_TIMEOUT_S)
         for timeline in timelines:
             if timeline.n_prompt_tokens != n_prompt_tokens:
@@ -81,11 +86,14 @@ class Workload:
         }
 
 
-def _first_model(endpoint: Endpoint) -> str:
+def _first_model(endpoint: Endpoint) -> tuple[str, int | None]:
+    """Its name, and the tokens of its context where they are told (as Helios and vLLM do)."""
     status, body = endpoint.get("/v1/models", timeout_s=30)
     try:
         if status == 200:
-            return str(json.loads(body)["data"][0]["id"])
-    except (ValueError, LookupError, TypeError):
+            model = json.loads(body)["data"][0]
+            n_tokens = model.get("max_model_len")
+            return str(model["id"]), n_tokens if isinstance(n_tokens, int) else None
+    except (ValueError, LookupError, TypeError, AttributeError):
         pass
     raise RemoteError(f"GET /v1/models answered {status} without a model's name: {body[:200].decode(errors='replace')}")

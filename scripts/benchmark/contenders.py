@@ -19,12 +19,15 @@ from helios.cli.figures import (
     DECODE_PROMPT,
     FIRST_TOKEN_PROMPT,
     LONG_PROMPT,
+    MEMORY_ANSWER,
+    MEMORY_PROMPT,
+    MEMORY_STREAMS,
     PREFIX_PROMPT,
 )
-from helios.cli.measure import HttpMeasure
+from helios.cli.measure import HttpMeasure, start_figures
 from helios.cli.server_process import ServerProcess, peak_bytes
+from scripts.benchmark.gap import largest_gap_s
 from scripts.benchmark.peer import Peer
-from scripts.benchmark.sharing import SHARING_FIGURES, SharedPrefixes, largest_gap_s
 
 PREFIX_TOKENS = 1000  # of PREFIX_PROMPT, for the peer, whose prompts have no template
 CHAT_PREFIX_TOKENS = 400  # of CHAT_PROMPT
@@ -32,17 +35,15 @@ CHAT_PREFIX_TOKENS = 400  # of CHAT_PROMPT
 
 @dataclass(frozen=True, slots=True)
 class Setup:
-    """What both are given: context_tokens for a request in the rounds, so that a prompt of 1,024 has room for its answer. Memory is
-    taken with n_memory_streams requests that fill a context of memory_context_tokens each."""
+    """What both are given: context_tokens for a request in the rounds, so that a prompt of 1,024 has room for its answer, and
+    memory_context_tokens for start-up and memory."""
 
     gguf: Path
     product_command: tuple[str, ...]
     n_threads: int = 2
     n_sequences: int = 16
-    n_memory_streams: int = 8
     context_tokens: int = 2048
-    memory_context_tokens: int = 1024
-    memory_prompt_tokens: int = 992
+    memory_context_tokens: int = MEMORY_PROMPT + MEMORY_ANSWER
     kv_format: str = "f16"  # the product's
     is_peer_plain: bool = False
 
@@ -53,10 +54,6 @@ class Setup:
 
     def peer(self, n_sequences: int) -> Peer:
         return Peer(self.gguf, self.n_threads, n_sequences, self.context_tokens, self.is_peer_plain)
-
-    @property
-    def memory_new_tokens(self) -> int:
-        return self.memory_context_tokens - self.memory_prompt_tokens
 
     def for_memory(self) -> Setup:
         """The same for start-up and memory."""
@@ -90,11 +87,8 @@ class Product:
         self.pid = self.server.pid
         self.measure = HttpMeasure(self.server.endpoint)
         self.measure.warm()
-        self.sharing = SharedPrefixes(self.measure.workload)
 
     def take(self, name: str, n_new_tokens: int) -> float:
-        if name in SHARING_FIGURES:
-            return self.sharing.take(name)
         return self.measure.take(name, n_new_tokens)
 
     def close(self) -> None:
@@ -116,13 +110,7 @@ class Product:
 
     @staticmethod
     def _start(setup: Setup, with_memory: bool) -> dict[str, float]:
-        with ServerProcess(setup.for_memory().serve(setup.n_memory_streams)) as server:
-            measure = HttpMeasure(server.endpoint)
-            figures = {"startup": (time.perf_counter_ns() - server.started_ns) / 1e9}
-            if with_memory:
-                measure.workload.run(setup.n_memory_streams, setup.memory_prompt_tokens, setup.memory_new_tokens)
-                figures["rss"] = float(peak_bytes(server.pid))
-            return figures
+        return start_figures(setup.for_memory().serve(MEMORY_STREAMS), with_memory)
 
     @staticmethod
     def gap(setup: Setup) -> float:
@@ -186,11 +174,10 @@ class InProcessPeer:
 
     @staticmethod
     def start(setup: Setup, with_memory: bool) -> dict[str, float]:
-        with setup.for_memory().peer(setup.n_memory_streams) as peer:
+        with setup.for_memory().peer(MEMORY_STREAMS) as peer:
             peer.ask("first_token", n_prompt=DECODE_PROMPT, seed=1)
             figures = {"startup": (time.perf_counter_ns() - peer.started_ns) / 1e9}
             if with_memory:
-                n_prompt, n_new = setup.memory_prompt_tokens, setup.memory_new_tokens
-                peer.ask("decode", n_streams=setup.n_memory_streams, n_prompt=n_prompt, n_new=n_new, seed=2)
+                peer.ask("decode", n_streams=MEMORY_STREAMS, n_prompt=MEMORY_PROMPT, n_new=MEMORY_ANSWER, seed=2)
                 figures["rss"] = figures["rss_q8"] = float(peak_bytes(peer.pid))
             return figures

@@ -16,10 +16,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from helios.cli.machine import processor
 from helios.ignition.prepared_core import PrepareOptions, prepared_core
 from helios.ignition.pull import pull_default_model
 from helios.scheduler.request import GenerationRequest, SamplingParameters
-from scripts.benchmark.machine import processor
 from scripts.benchmark.plot import Curve, Value, plot
 from tests.runtime.local_run import LoadedModel, Serving
 

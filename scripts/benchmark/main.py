@@ -13,10 +13,10 @@ from pathlib import Path
 from typing import Any
 
 from helios.cli import figures
+from helios.cli.machine import processor
 from helios.errors import HeliosError
 from scripts.benchmark.contenders import InProcessPeer, Product, Setup
 from scripts.benchmark.floors import Floors
-from scripts.benchmark.machine import processor
 from scripts.benchmark.peer import FORMATS, in_format, peer_python
 from scripts.benchmark.rounds import (
     FULL,
@@ -37,7 +37,10 @@ ZIPAPP = ROOT / "dist" / "helios.pyz"
 
 
 def main() -> int:
-    arguments = _parser().parse_args()
+    parser = _parser()
+    arguments = parser.parse_args()
+    if arguments.json and not arguments.json.parent.is_dir():
+        parser.error(f"{arguments.json.parent} is not a directory")
     try:
         report = _measure(arguments)
     except HeliosError as error:
@@ -135,11 +138,7 @@ def _report(setup: Setup, record: Record, floors: Floors, facts: dict[str, Any],
     print(figures.table({PRODUCT: product, PEER: peer}, ratio))
     print("\nmedian (least..greatest); a ratio is the median of the rounds' own ratios, more is better for the product")
     print(f"the product is asked through HTTP, the peer in its process; {n_new_tokens} new tokens a stream, greedy")
-    print(figures.meanings(tuple(ratio)))
-    print(
-        f"  memory after {setup.n_memory_streams} streams of {setup.memory_prompt_tokens} prompt and "
-        f"{setup.memory_new_tokens} new tokens"
-    )
+    print(figures.meanings(tuple(ratio), has_peer=True))
     _print_floors(floor)
     idle = ", ".join(f"{who} {share:.1%}" for who, share in sorted(record.idle_share.items()))
     print(f"processor share of the one that waits, at most: {idle}")

@@ -18,10 +18,8 @@ from helios.cli.server_process import processor_s
 from scripts.benchmark.busy import is_scheduled_ordinarily, share_kept
 from scripts.benchmark.contenders import Contender, InProcessPeer, Product, Setup
 from scripts.benchmark.floors import Floors
-from scripts.benchmark.sharing import SHARING_FIGURES
 
 PRODUCT, PEER = "product", "peer"
-ROUND_FIGURES = (*SPEED_FIGURES, *SHARING_FIGURES)
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +103,7 @@ def speed_rounds(
         if index >= plan.least_rounds and round_began_s + longest_s > began_s + plan.budget_s:
             break
         floors.take()
-        for name in ROUND_FIGURES:
+        for name in SPEED_FIGURES:
             for who, running, waiting in order[:: -1 if index % 2 else 1]:
                 idle = PEER if who == PRODUCT else PRODUCT
                 before_s, began_figure_s = processor_s(waiting.pid), time.monotonic()

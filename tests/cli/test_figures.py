@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from helios.cli.figures import BY_NAME, decode_tokens_per_s, ratios, table
+from helios.cli.figures import BY_NAME, decode_tokens_per_s, meanings, ratios, table
 from helios.cli.measure import SPEED_FIGURES
 from helios.cli.timeline import Timeline
 from helios.errors import RemoteError
@@ -69,12 +69,18 @@ def test_the_table_prints_units_and_spreads() -> None:
     assert len({len(line) for line in lines.splitlines()}) == 1
 
 
+def test_a_meaning_stands_once_and_the_peer_only_where_there_is_one() -> None:
+    lines = meanings(("decode_1", "decode_4", "chats_32"), has_peer=False).splitlines()
+    assert [line.partition(":")[0].strip() for line in lines] == ["decode, 1 at once", "32 chats, one system prompt"]
+    assert "peer" not in "".join(lines)
+    assert "the peer computes" in meanings(("chats_32",), has_peer=True)
+
+
 def test_names_say_what_the_json_promises() -> None:
-    alone = {"decode_1", "decode_4", "decode_8", "decode_16", "prefill_128", "prefill_512", "ttft"}
+    decode = {"decode_1", "decode_4", "decode_8", "decode_16"}
+    alone = decode | {"prefill_128", "prefill_512", "ttft", "prefix_ttft", "chats_32"}
     assert set(SPEED_FIGURES) == alone
     assert set(BY_NAME) == alone | {
-        "prefix_ttft",
-        "chats_32",
         "gap_4000",
         "busy_1",
         "busy_8",

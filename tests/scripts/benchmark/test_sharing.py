@@ -9,12 +9,13 @@ from typing import Any
 import pytest
 
 from helios.cli.figures import CHAT_ANSWER, CHAT_PROMPT, CHATS, LONG_PROMPT, PREFIX_PROMPT
+from helios.cli.sharing import SHARING_FIGURES, SharedPrefixes
 from helios.cli.streams import Endpoint
 from helios.cli.timeline import Timeline
 from helios.cli.workload import TASK, Workload
 from helios.errors import RemoteError
 from scripts.benchmark.contenders import CHAT_PREFIX_TOKENS, PREFIX_TOKENS
-from scripts.benchmark.sharing import SHARING_FIGURES, SharedPrefixes, gap_within_s, largest_gap_s
+from scripts.benchmark.gap import gap_within_s, largest_gap_s
 
 MS = 1_000_000
 TEMPLATE_TOKENS = 13

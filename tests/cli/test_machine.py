@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from scripts.benchmark.machine import processor
+from helios.cli.machine import processor
 
 ZEN5 = """processor\t: 0
 vendor_id\t: AuthenticAMD
