@@ -85,6 +85,12 @@ class Server:
 
     def __init__(self, arguments: argparse.Namespace) -> None:
         settings = load_settings(arguments)
+        for name in ("tls_cert", "api_key_file"):
+            if getattr(settings, name):
+                raise SettingError(
+                    f"setting {name} is given, and the server that is started here is asked without TLS and keys",
+                    hint="start it with `helios serve` and measure it with --url",
+                )
         with open_core(core_path(arguments.model, settings)) as core:  # prepared here, so that no start holds that
             self.context_tokens, self.concurrency = core.contract.context_tokens, core.contract.concurrency
         given = [(f"--{name}", getattr(arguments, name)) for name in (*_SETTINGS, "config")]

@@ -170,6 +170,15 @@ def test_bench_says_in_one_line_that_nobody_answers(capsys: pytest.CaptureFixtur
     assert error.count("\n") == 1
 
 
+@pytest.mark.parametrize("name", ["TLS_CERT", "API_KEY_FILE"])
+def test_an_edge_that_would_keep_the_measurement_out_is_refused_at_once(
+    name: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(f"HELIOS_{name}", "/some/file")
+    assert main(["bench"]) == 2
+    assert f"setting {name.lower()} is given" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     "words",
     [
