@@ -134,6 +134,15 @@ class WaitingFullError(CapacityError):
         super().__init__(f"{limit:,} calls wait to be read, the limit", hint="retry later")
 
 
+class StreamsFullError(CapacityError):
+    """So many streams are open that no more may be."""
+
+    code = "streams_full"
+
+    def __init__(self, limit: int) -> None:
+        super().__init__(f"{limit:,} streams are open, the limit", hint="retry later")
+
+
 class AdmissionError(CapacityError):
     """The scheduler cannot serve this request with the prepared capacities."""
 

@@ -16,6 +16,7 @@ from helios.errors import (
     OutOfMemoryError,
     QueueFullError,
     RequestError,
+    StreamsFullError,
     UnknownModelError,
     UnsupportedError,
     WaitingFullError,
@@ -56,6 +57,7 @@ _TABLE: dict[type[HeliosError], Status] = {
     RequestError: Status(400, "invalid_request_error", "INVALID_ARGUMENT"),
     QueueFullError: Status(429, "rate_limit_error", "RESOURCE_EXHAUSTED", _RETRY),
     WaitingFullError: Status(429, "rate_limit_error", "RESOURCE_EXHAUSTED", _RETRY),
+    StreamsFullError: Status(429, "rate_limit_error", "RESOURCE_EXHAUSTED", _RETRY),
     OutOfMemoryError: _SERVER_ERROR,
     CapacityError: Status(503, "service_unavailable_error", "UNAVAILABLE", _RETRY),
 }

@@ -177,7 +177,11 @@ def serve_in_thread(
         await server.stop()
         listener.close()
 
-    thread = threading.Thread(target=lambda: asyncio.Runner(loop_factory=lambda: loop).run(serve()))
+    def run() -> None:
+        with asyncio.Runner(loop_factory=lambda: loop) as runner:  # which ends what is left, as asyncio.run does
+            runner.run(serve())
+
+    thread = threading.Thread(target=run)
     thread.start()
     assert is_up.wait(DEADLINE_S)
 
@@ -186,6 +190,5 @@ def serve_in_thread(
             loop.call_soon_threadsafe(is_told.set)
             thread.join(DEADLINE_S)
         assert not thread.is_alive()
-        loop.close()
 
     return stop

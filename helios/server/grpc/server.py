@@ -43,9 +43,10 @@ _OPTIONS = (
     # Clients may ping, idle or not: some do so every 10 s, and nobody is sent away for less than a flood.
     ("grpc.keepalive_permit_without_calls", 1),
     ("grpc.http2.min_ping_interval_without_data_ms", 500),
-    # A peer that vanished without a word is found in about a minute.
+    # A peer that vanished without a word is found in about a minute. The library has no use for `keepalive_timeout_ms` here: what
+    # ends a connection is the time that any ping may take, a minute by itself.
     ("grpc.keepalive_time_ms", 45_000),
-    ("grpc.keepalive_timeout_ms", 20_000),
+    ("grpc.http2.ping_timeout_ms", 20_000),
 )
 
 

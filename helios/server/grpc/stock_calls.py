@@ -11,13 +11,13 @@ from typing import Any
 
 import grpc
 
-from helios.errors import CapacityError, HeliosError
+from helios.errors import HeliosError, StreamsFullError
 from helios.server.grpc.context import short
 from helios.server.grpc.message_room import GRACE_S, MessageRoom
 from helios.server.status import status_of
 
-_N_TURNS, _N_WAITING = 2, 256
-_N_STREAMS = 1024  # that are open at once: watchers stay
+N_TURNS, N_WAITING = 2, 256
+N_STREAMS = 1024  # that are open at once: watchers stay
 
 
 class StockCalls(grpc.aio.ServerInterceptor):  # type: ignore[misc]
@@ -36,7 +36,7 @@ class _StockRoom:
     """Where the messages of one service are read, and how many of its streams are open."""
 
     def __init__(self, timeout_s: float) -> None:
-        self._room = MessageRoom(_N_TURNS, _N_WAITING, timeout_s, GRACE_S)
+        self._room = MessageRoom(N_TURNS, N_WAITING, timeout_s, GRACE_S)
         self._n_streams = 0
 
     def bounded(self, handler: Any) -> Any:
@@ -57,8 +57,8 @@ class _StockRoom:
         return await handler.unary_unary(await self._message(context), context)
 
     async def _stream(self, handler: Any, context: grpc.aio.ServicerContext[Any, Any]) -> None:
-        if self._n_streams >= _N_STREAMS:
-            raise CapacityError(f"{_N_STREAMS:,} streams are open, the limit")
+        if self._n_streams >= N_STREAMS:
+            raise StreamsFullError(N_STREAMS)
         self._n_streams += 1
         try:
             if not handler.request_streaming:

@@ -134,7 +134,9 @@ class RunningGrpc:
     channels: list[grpc.Channel] = field(default_factory=list)
 
     def client(self, **metadata: str) -> Client:
-        channel = grpc.insecure_channel(self.target, [("grpc.max_receive_message_length", -1)])
+        """A client with a connection of its own."""
+        options = [("grpc.max_receive_message_length", -1), ("grpc.use_local_subchannel_pool", 1)]
+        channel = grpc.insecure_channel(self.target, options)
         self.channels.append(channel)
         return Client(
             channel,

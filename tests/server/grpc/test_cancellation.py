@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 import threading
 import time
 from collections.abc import Callable
@@ -10,8 +11,12 @@ from typing import Any
 
 import grpc
 import pytest
+from h2.config import H2Configuration
+from h2.connection import H2Connection
+from h2.events import DataReceived, Event, PingReceived
 
 from helios.scheduler.request import Finished, FinishReason, Usage
+from helios.server.grpc import server
 from helios.server.grpc.schema import control_pb2
 from tests.server.grpc.conftest import (
     DEADLINE_S,
@@ -69,6 +74,53 @@ def test_a_lost_connection_ends_its_generations(served: RunningGrpc) -> None:
     wait_until(lambda: served.engine.n_admitted == 0)
     with pytest.raises(grpc.RpcError):
         next(call)
+
+
+class Peer:
+    """A connection with one stream, which answers pings for as long as it is read."""
+
+    def __init__(self, connection: socket.socket, request: GenerateRequest) -> None:
+        self._connection = connection
+        self._state = H2Connection(H2Configuration(client_side=True))
+        self.events: list[Event] = []
+        self._state.initiate_connection()
+        path = "/vllm.Inference/GenerateStream"
+        headers = {":method": "POST", ":scheme": "http", ":path": path, ":authority": "peer", "te": "trailers"}
+        self._state.send_headers(1, [*headers.items(), ("content-type", "application/grpc")])
+        data = request.SerializeToString()
+        self._state.send_data(1, b"\0" + len(data).to_bytes(4, "big") + data, end_stream=True)
+        connection.sendall(self._state.data_to_send())
+
+    def read_until(self, kind: type[Event], n: int) -> None:
+        """Read, and answer what comes, until there have been `n` events of a kind."""
+        while sum(isinstance(event, kind) for event in self.events) < n:
+            data = self._connection.recv(1 << 16)
+            assert data, "the server has closed the connection"
+            self.events += self._state.receive_data(data)
+            self._connection.sendall(self._state.data_to_send())
+
+
+@pytest.mark.parametrize("has_begun", [False, True], ids=["queued", "running"])
+def test_a_peer_that_vanished_without_a_word_is_found(
+    scripted: ScriptedEngine, start: Callable[..., RunningGrpc], monkeypatch: pytest.MonkeyPatch, has_begun: bool
+) -> None:
+    """GRPC-4: its connection stays open and answers no ping. The call ends and gives its place back, however long it was quiet."""
+    sooner = {"grpc.keepalive_time_ms": 100, "grpc.http2.ping_timeout_ms": 2000}
+    options = [(name, sooner.pop(name, value)) for name, value in server._OPTIONS]
+    assert not sooner
+    monkeypatch.setattr(server, "_OPTIONS", options)
+    served = start(scripted)
+    host, _, port = served.target.rpartition(":")
+    with socket.create_connection((host, int(port)), DEADLINE_S) as connection:
+        peer = Peer(connection, request_of())
+        running = generation(served)
+        if has_begun:
+            running.give(40)
+            peer.read_until(DataReceived, 1)
+        peer.read_until(PingReceived, 5)
+        assert not running.is_cancelled
+        wait_until(lambda: running.is_cancelled)
+        wait_until(lambda: served.engine.n_admitted == 0)
 
 
 @pytest.mark.parametrize("has_begun", [False, True], ids=["queued", "running"])
