@@ -7,7 +7,7 @@ what the binding's indexing counts (lanes, packed tokens, entries).
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
 import numpy as np
@@ -47,8 +47,6 @@ SAMPLING_ROW = np.dtype(
 # One logit bias entry.
 BIAS_ENTRY = np.dtype([("token", "<i4"), ("value", "<f4")])
 
-_NONE = np.zeros(1, np.int32)
-
 
 class LaneNumbers(Protocol):
     """What a lane says about its part of a round."""
@@ -69,30 +67,54 @@ class LaneNumbers(Protocol):
     def mask(self) -> NDArray[Any] | None: ...
 
 
-class LaneTable:
-    """One preallocated row of numbers a lane; its columns are what a generating program reads. `of` overwrites the last round."""
+_ROUND = struct.Struct("<3iQ2I")  # zero, lanes, page updates, submission: sequence, program index, frame index
+_ROUND_WORDS = {
+    ValueSource.LIVE_ROW_COUNT: slice(1, 2),
+    ValueSource.PAGE_TABLE_UPDATE_COUNT: slice(2, 3),
+    ValueSource.SUBMISSION: slice(3, 7),
+}
+_N_ROUND_WORDS = _ROUND.size // 4
+_LANE_COLUMNS = (
+    ValueSource.SLOT,
+    ValueSource.GENERATION,
+    ValueSource.MIXED_PREFILL_ROW,
+    ValueSource.PROMPT_POSITION,
+    ValueSource.QUERY_LENGTH,
+    ValueSource.SAMPLING_DECISION,
+    ValueSource.GRAMMAR_MASKED,
+)
+_LANE = struct.Struct(f"<{len(_LANE_COLUMNS)}i")
+ZERO_WORD = 0  # the word of RoundWords that is always zero
+WORD_SOURCES = frozenset((*_ROUND_WORDS, *_LANE_COLUMNS))
 
-    _ROW = struct.Struct("<7i")
+
+class RoundWords:
+    """What every generating program reads of a round, as words: some of the round, then a row for each of its `n_lanes`. `of`
+    overwrites the last round's in `array`; `positions` says where in it they are."""
 
     def __init__(self, lanes_capacity: int) -> None:
-        self._words = np.zeros((lanes_capacity, 7), "<i4")
-        self._bytes = self._words.data.cast("B")
-        self._count = np.zeros(1, np.int32)
+        self.n_lanes = 0
+        self.array = np.zeros(_N_ROUND_WORDS + len(_LANE_COLUMNS) * lanes_capacity, "<i4")
+        self._bytes = self.array.data.cast("B")
         self._masks = np.zeros((lanes_capacity, 0), "<u4")  # as wide as the first mask that comes
-        self._columns: dict[int, Values] = {}  # by the number of lanes
+        self._views: dict[int, Values] = {}  # by the number of lanes
 
-    def of(self, lanes: Iterable[LaneNumbers]) -> Values:
-        """Values of one number a lane, and the masks up to the last lane that has one; views of the table, which hold until the
-        next call. The mask row of a lane without a mask is whatever it was: nobody reads it."""
-        pack_into, n_lanes, n_masks = self._ROW.pack_into, 0, 0
-        for lane in lanes:
+    def of(
+        self, lanes: Sequence[LaneNumbers], n_page_updates: int = 0, submission: tuple[int, int, int] = (0, 0, 0)
+    ) -> Values:
+        """The words by source, and the masks up to the last lane that has one; views, which hold until the next call. The mask row
+        of a lane without a mask is whatever it was: nobody reads it. `submission`: sequence, program index, frame index."""
+        self.n_lanes = n_lanes = len(lanes)
+        _ROUND.pack_into(self._bytes, 0, 0, n_lanes, n_page_updates, *submission)
+        pack_into, words, offset, n_masks = _LANE.pack_into, self._bytes, _ROUND.size, 0
+        for index, lane in enumerate(lanes):
             mask = lane.mask
             if mask is not None:
-                self._take_mask(n_lanes, mask)
-                n_masks = n_lanes + 1
+                self._take_mask(index, mask)
+                n_masks = index + 1
             pack_into(
-                self._bytes,
-                n_lanes * self._ROW.size,
+                words,
+                offset,
                 lane.slot,
                 lane.generation,
                 lane.is_prompt,
@@ -101,28 +123,23 @@ class LaneTable:
                 lane.is_sampled,
                 mask is not None,
             )
-            n_lanes += 1
-        self._count[0] = n_lanes
-        columns = self._columns.get(n_lanes)
-        if columns is None:
-            columns = self._columns[n_lanes] = self._columns_of(n_lanes)
-        values = dict(columns)
+            offset += _LANE.size
+        views = self._views.get(n_lanes)
+        if views is None:
+            views = {source: self.array[self.positions(source, n_lanes)] for source in WORD_SOURCES}
+            self._views[n_lanes] = views
+        values = dict(views)
         if n_masks:
             values[ValueSource.GRAMMAR_MASK] = self._masks[:n_masks]
         return values
 
-    def _columns_of(self, n_lanes: int) -> Values:
-        slots, generations, sources, positions, lengths, decisions, masked = self._words[:n_lanes].T
-        return {
-            ValueSource.LIVE_ROW_COUNT: self._count,
-            ValueSource.SLOT: slots,
-            ValueSource.GENERATION: generations,
-            ValueSource.MIXED_PREFILL_ROW: sources,
-            ValueSource.PROMPT_POSITION: positions,
-            ValueSource.QUERY_LENGTH: lengths,
-            ValueSource.SAMPLING_DECISION: decisions,
-            ValueSource.GRAMMAR_MASKED: masked,
-        }
+    @staticmethod
+    def positions(source: ValueSource, n_lanes: int) -> slice:
+        """Where in `array` the words of one of WORD_SOURCES are."""
+        if source in _ROUND_WORDS:
+            return _ROUND_WORDS[source]
+        first, n_columns = _N_ROUND_WORDS + _LANE_COLUMNS.index(source), len(_LANE_COLUMNS)
+        return slice(first, first + n_columns * n_lanes, n_columns)
 
     def _take_mask(self, lane_index: int, mask: NDArray[Any]) -> None:
         if len(mask) != self._masks.shape[1]:
@@ -130,29 +147,9 @@ class LaneTable:
         self._masks[lane_index] = mask
 
 
-def page_update_values(updates: Sequence[tuple[int, int, int]], pages_per_slot: int) -> Values:
-    """`updates` are (slot, index in the slot's table, page id): newly assigned entries only. Without any, no entry is staged."""
-    if not updates:
-        return {ValueSource.PAGE_TABLE_UPDATE_COUNT: _NONE}
-    entries = [(slot * pages_per_slot + index, page_id) for slot, index, page_id in updates]
-    return {
-        ValueSource.PAGE_TABLE_UPDATE_COUNT: np.array([len(updates)], np.int32),
-        ValueSource.PAGE_TABLE_UPDATES: np.array(entries, np.int32),
-    }
-
-
-class SubmissionWords:
-    """What the transport says of a submission; the completion header repeats it. `of` overwrites the last submission's."""
-
-    _LAYOUT = struct.Struct("<Q2I")  # sequence, program index, frame index
-
-    def __init__(self) -> None:
-        self._words = np.zeros(4, "<u4")
-
-    def of(self, sequence: int, program_index: int, frame_index: int) -> NDArray[np.uint32]:
-        """uint32[4]."""
-        self._LAYOUT.pack_into(self._words.data, 0, sequence, program_index, frame_index)
-        return self._words
+def page_entries(updates: Sequence[tuple[int, int, int]], pages_per_slot: int) -> NDArray[np.int32]:
+    """int32[n, 2]. `updates` are (slot, index in the slot's table, page id): newly assigned entries only."""
+    return np.array([(slot * pages_per_slot + index, page_id) for slot, index, page_id in updates], np.int32)
 
 
 def sampling_row(

@@ -14,7 +14,7 @@ from helios.device.device import Device
 from helios.device.memory import DeviceBuffer
 from helios.errors import InternalError
 from helios.packing.packer import Packer
-from helios.packing.values import Values
+from helios.packing.values import RoundWords, Values
 from helios.runtime.record import CompletionRecord, Submitted
 from helios.scheduler.round import LaneCompletion
 
@@ -34,24 +34,23 @@ class Frame:
         self.is_busy = False
         self._submitted: Submitted | None = None
         self._stream = device.stream
-        self._inputs = inputs
         self._completion = completion
         self._staging = {buffer_id: device.pinned(buffer.size_bytes) for buffer_id, buffer in inputs.items()}
         self._record_memory = device.pinned(completion.size_bytes)
         self._record = CompletionRecord(self._record_memory.view, contract.completion, contract.vocabulary)
+        self._places = {id_: (inputs[id_].address, pinned.address) for id_, pinned in self._staging.items()}
         self._event = device.new_event()
         staging = {buffer_id: pinned.view for buffer_id, pinned in self._staging.items()}
         self._packers = {graph.index: Packer(graph, contract.destinations, staging) for graph in contract.graphs}
         self._layout = contract.completion
 
-    def stage(self, program_index: int, values: Values) -> None:
-        """Pack a program's inputs and queue their copy to the device."""
+    def stage(self, program_index: int, values: Values, words: RoundWords | None = None) -> None:
+        """Pack a program's inputs, as `Packer.pack` does, and queue their copy to the device."""
         if self.is_busy:
             raise InternalError(f"frame {self.index} was rewritten before its event")
-        for span in self._packers[program_index].pack(values):
-            source = self._staging[span.buffer_id].address + span.start
-            target = self._inputs[span.buffer_id].address + span.start
-            self._stream.copy_async(target, source, span.end - span.start, COPY_HOST_TO_DEVICE)
+        for buffer_id, start, end in self._packers[program_index].pack(values, words):
+            target, source = self._places[buffer_id]
+            self._stream.copy_async(target + start, source + start, end - start, COPY_HOST_TO_DEVICE)
 
     def submit(self, submitted: Submitted | None) -> None:
         """Queue the copy of the completion back, when lanes were `submitted`, and the event. The frame is busy until `wait`."""

@@ -26,7 +26,7 @@ from helios.device.graph import GraphExec
 from helios.device.memory import DeviceBuffer
 from helios.device.program import BoundBuffer, instantiate, kernel_pointers
 from helios.errors import ContractError, DeviceError, InternalError, OutOfMemoryError
-from helios.packing.values import Values
+from helios.packing.values import RoundWords, Values
 from helios.runtime.admission import admission_values
 from helios.runtime.distributions import distributed_lanes, distributed_tokens
 from helios.runtime.frame import Frame
@@ -67,6 +67,7 @@ class ModelRuntime:
         inputs = {b.id: buffers[b.id] for b in contract.buffers if b.kind is BufferKind.INPUT}
         completion = buffers[contract.completion.buffer_id]
         self._frames = [Frame(index, device, contract, inputs, completion) for index in range(N_FRAMES)]
+        self._free_frames = deque(self._frames)
 
     @classmethod
     def load(
@@ -121,11 +122,11 @@ class ModelRuntime:
 
     @property
     def has_free_frame(self) -> bool:
-        return len(self._in_flight) < N_FRAMES
+        return bool(self._free_frames)
 
     def launch(self, round_: Round) -> None:
         """Queue a round: inputs, graphs, completion, event. Returns at once; the order of launches is the order of completions."""
-        frame = next(frame for frame in self._frames if not frame.is_busy)
+        frame = self._free_frames[0]
         self._sequence += 1
         submitted = None
         if round_.initializer is not None:
@@ -133,34 +134,41 @@ class ModelRuntime:
         if round_.restorer is not None:
             self._run(frame, round_.restorer, self._state_values.of_restores(round_.restores))
         if round_.program is not None:
-            index, values = round_.program.index, self._values.of(round_, self._sequence, frame.index)
-            targets: Targets = ()
-            n_distributed: tuple[int, ...] = ()
-            if self._operations[index] is Operation.SCORED_PREFILL:
-                targets = targets_of(round_.lanes)
-                values[ValueSource.SCORED_TARGETS] = np.concatenate(targets).astype(np.int32)
-                n_distributed = distributed_tokens(round_.lanes)
-            self._run(frame, round_.program, values)
-            asking = distributed_lanes(round_.lanes)
-            if len(asking) > self._contract.completion.distributions_capacity:
-                raise InternalError(f"{len(asking)} lanes of a round ask for their distributions")
-            if sum(n_distributed) > self._contract.completion.prompt_distributions_capacity:
-                raise InternalError(f"the distributions of {sum(n_distributed)} prompt tokens are asked of a round")
-            submitted = Submitted(self._sequence, index, len(round_.lanes), frame.index, targets, asking, n_distributed)
+            submitted = self._run_lanes(frame, round_, round_.program)
         if round_.snapshotter is not None:
             self._run(frame, round_.snapshotter, self._state_values.of_snapshots(round_.snapshots))
         frame.submit(submitted)
-        self._in_flight.append((frame, round_))
+        self._in_flight.append((self._free_frames.popleft(), round_))
 
-    def _run(self, frame: Frame, program: ProgramShape, values: Values) -> None:
-        frame.stage(program.index, values)
+    def _run_lanes(self, frame: Frame, round_: Round, program: ProgramShape) -> Submitted:
+        """Run the program over the lanes: what the completion has to answer."""
+        lanes = round_.lanes
+        values = self._values.of(round_, self._sequence, frame.index)
+        targets: Targets = ()
+        n_distributed: tuple[int, ...] = ()
+        if self._operations[program.index] is Operation.SCORED_PREFILL:
+            targets = targets_of(lanes)
+            values[ValueSource.SCORED_TARGETS] = np.concatenate(targets).astype(np.int32)
+            n_distributed = distributed_tokens(lanes)
+            if sum(n_distributed) > self._contract.completion.prompt_distributions_capacity:
+                raise InternalError(f"the distributions of {sum(n_distributed)} prompt tokens are asked of a round")
+        asking = distributed_lanes(lanes)
+        if len(asking) > self._contract.completion.distributions_capacity:
+            raise InternalError(f"{len(asking)} lanes of a round ask for their distributions")
+        self._run(frame, program, values, self._values.words)
+        return Submitted(self._sequence, program.index, len(lanes), frame.index, targets, asking, n_distributed)
+
+    def _run(self, frame: Frame, program: ProgramShape, values: Values, words: RoundWords | None = None) -> None:
+        frame.stage(program.index, values, words)
         self._graphs[program.index].launch(self._device.stream)
         self._n_launches[self._operations[program.index]] += 1
 
     def complete(self) -> tuple[Round, list[LaneCompletion]]:
         """Wait for the oldest round in flight and read its completion. Raises DeviceError."""
         frame, round_ = self._in_flight.popleft()
-        return round_, frame.wait()
+        completions = frame.wait()
+        self._free_frames.append(frame)
+        return round_, completions
 
     # -- transfers
 

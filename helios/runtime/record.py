@@ -7,8 +7,7 @@ What every round has is unpacked without numpy, whose code is out of the cache a
 from __future__ import annotations
 
 import struct
-from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -48,8 +47,7 @@ _RANK = _N_INTEGERS + 1
 _LANE_NUMBERS = struct.Struct(f"<{_N_INTEGERS}ifi{LANE.itemsize - (_N_INTEGERS + 2) * 4}x")
 
 
-@dataclass(frozen=True, slots=True)
-class Submitted:
+class Submitted(NamedTuple):
     """What a frame was submitted with, to be found again in its completion's header. `targets`: of a scored prefill.
     `asking`: sampled lanes that ask for distributions; `n_distributed`: tokens of each lane that does so for its prompt."""
 
@@ -57,9 +55,9 @@ class Submitted:
     program: int
     n_lanes: int
     frame: int
-    targets: Targets = field(default=(), compare=False)
-    asking: tuple[int, ...] = field(default=(), compare=False)
-    n_distributed: tuple[int, ...] = field(default=(), compare=False)
+    targets: Targets = ()
+    asking: tuple[int, ...] = ()
+    n_distributed: tuple[int, ...] = ()
 
 
 class CompletionRecord:
@@ -79,7 +77,7 @@ class CompletionRecord:
     def read(self, submitted: Submitted) -> list[LaneCompletion]:
         """The record's lanes. Raises DeviceError when the header is not that of `submitted`."""
         found = _HEADER_NUMBERS.unpack_from(self._header)
-        if found != (submitted.sequence, submitted.program, submitted.n_lanes, submitted.frame):
+        if found != submitted[:4]:
             raise DeviceError(f"completion {Submitted(*found)} arrived, {submitted} was submitted")
         rows = _LANE_NUMBERS.iter_unpack(self._lane_bytes[: submitted.n_lanes * LANE.itemsize])
         lanes = [

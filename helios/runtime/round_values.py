@@ -12,16 +12,15 @@ import numpy as np
 
 from helios.contract.enums import ValueSource
 from helios.errors import InternalError
-from helios.packing.values import LaneTable, SubmissionWords, Values, page_update_values
+from helios.packing.values import RoundWords, Values, page_entries
 from helios.scheduler.round import Round
 
 
 class RoundValues:
-    """Makes a round's values; they hold until the next round's are made."""
+    """Makes a round's values; they hold until the next round's are made. `words` are those that every round has."""
 
     def __init__(self, lanes_capacity: int, pages_per_slot: int) -> None:
-        self._lanes = LaneTable(lanes_capacity)
-        self._submission = SubmissionWords()
+        self.words = RoundWords(lanes_capacity)
         self._pages_per_slot = pages_per_slot
 
     def of(self, round_: Round, sequence: int, frame_index: int) -> Values:
@@ -29,9 +28,10 @@ class RoundValues:
         preempted sequence has emitted counts as prompt."""
         if round_.program is None:
             raise InternalError("a round without a program has no values")
-        values = self._lanes.of(round_.lanes)
-        values.update(page_update_values(round_.page_updates, self._pages_per_slot))
-        values[ValueSource.SUBMISSION] = self._submission.of(sequence, round_.program.index, frame_index)
+        submission = sequence, round_.program.index, frame_index
+        values = self.words.of(round_.lanes, len(round_.page_updates), submission)
+        if round_.page_updates:
+            values[ValueSource.PAGE_TABLE_UPDATES] = page_entries(round_.page_updates, self._pages_per_slot)
         prompts = [
             lane.sequence.tokens[lane.position : lane.position + lane.query_length]
             for lane in round_.lanes

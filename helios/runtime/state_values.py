@@ -13,7 +13,7 @@ import numpy as np
 from helios.contract.enums import ValueSource
 from helios.contract.prepared import PreparedContract
 from helios.errors import InternalError
-from helios.packing.values import Values, page_update_values
+from helios.packing.values import Values, page_entries
 from helios.scheduler.round import Restore, Snapshot
 
 
@@ -35,7 +35,8 @@ class StateValues:
         updates = [(restore.slot, restore.page_index, restore.page_id) for restore in restores]
         return {
             **self._of(restores),
-            **page_update_values(updates, self._pages_per_slot),
+            ValueSource.PAGE_TABLE_UPDATE_COUNT: np.array([len(updates)], np.int32),
+            ValueSource.PAGE_TABLE_UPDATES: page_entries(updates, self._pages_per_slot),
             ValueSource.RESTORE_SOURCE: self._rows(restores),
         }
 

@@ -87,11 +87,11 @@ def _complete(runtime: ModelRuntime) -> None:
 
 
 def _pack(packer: Packer, values: RoundValues, round_: Round) -> None:
-    packer.pack(values.of(round_, 1, 0))
+    packer.pack(values.of(round_, 1, 0), values.words)
 
 
 def _stage(frame: Frame, values: RoundValues, round_: Round) -> None:
-    frame.stage(program_index(round_), values.of(round_, 1, 0))
+    frame.stage(program_index(round_), values.of(round_, 1, 0), values.words)
 
 
 def decode_round(n_lanes: int, programs: ProgramTable) -> Round:

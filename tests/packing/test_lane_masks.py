@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from helios.contract.enums import ValueSource
-from helios.packing.values import LaneTable
+from helios.packing.values import RoundWords
 
 N_LANES, N_WORDS = 6, 3
 
@@ -38,9 +38,9 @@ rounds = st.lists(st.lists(st.none() | st.integers(1, 2**32 - 1), min_size=1, ma
 @given(rounds)
 def test_a_masked_lane_has_its_own_row_and_rows_end_with_the_last_one(numbers: list[list[int | None]]) -> None:
     """SPEC-7, CON-9: a lane is masked exactly when it has a mask, and free lanes behind the last masked one cost nothing."""
-    table = LaneTable(N_LANES)
+    table = RoundWords(N_LANES)
     for chosen in numbers:
-        values = table.of(Numbers(slot, None if each is None else mask_of(each)) for slot, each in enumerate(chosen))
+        values = table.of([Numbers(slot, None if each is None else mask_of(each)) for slot, each in enumerate(chosen)])
         assert values[ValueSource.GRAMMAR_MASKED].tolist() == [each is not None for each in chosen]
         masked = [index for index, each in enumerate(chosen) if each is not None]
         rows = values.get(ValueSource.GRAMMAR_MASK)
@@ -52,6 +52,6 @@ def test_a_masked_lane_has_its_own_row_and_rows_end_with_the_last_one(numbers: l
 
 def test_a_mask_is_copied_because_its_owner_writes_the_next_one_into_the_same_row() -> None:
     mask = mask_of(7)
-    values = LaneTable(N_LANES).of([Numbers(0, mask)])
+    values = RoundWords(N_LANES).of([Numbers(0, mask)])
     mask[:] = 0
     assert values[ValueSource.GRAMMAR_MASK].tolist() == [[7, 7, 7]]

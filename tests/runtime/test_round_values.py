@@ -63,7 +63,7 @@ class StagedDevice:
         self.n_submitted += 1
         for admission in round_.admissions:
             self.table[admission.slot] = POISON  # whatever an earlier owner of the slot has left is worthless
-        spans = self.packers[frame].pack(self.values.of(round_, self.n_submitted, frame))
+        spans = self.packers[frame].pack(self.values.of(round_, self.n_submitted, frame), self.values.words)
         for span in spans:
             self.inputs[span.start : span.end] = self.staging[frame][span.start : span.end]
         (count,) = self.words(ValueSource.PAGE_TABLE_UPDATE_COUNT)
