@@ -51,9 +51,12 @@ class Admitter:
         self._counters = counters
 
     def admit(self) -> None:
-        """Seat whom there is room for, in order. Does nothing while nothing has changed since the last time."""
-        while self._roster.has_news and self._seat_in_order():
-            pass
+        """Let prompts go on whose copies have come, and seat whom there is room for, in order. Does nothing while nothing has
+        changed since the last time."""
+        if self._roster.has_news:
+            self._start_reloaded()
+            while self._roster.has_news and self._seat_in_order():
+                pass
 
     def _seat_in_order(self) -> bool:
         """True when it has made room, and has to be called again."""
@@ -71,7 +74,7 @@ class Admitter:
             n_waiting += verdict is _Verdict.WAITS_FOR_PREFIX
         return False
 
-    def start_reloaded(self) -> None:
+    def _start_reloaded(self) -> None:
         """Prompts whose reused parts have all come back from host memory go on with the rest."""
         for sequence in self._roster.active:
             if sequence.phase is Phase.RELOADING and sequence.held.is_ready:

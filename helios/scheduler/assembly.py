@@ -28,8 +28,26 @@ class Work:
 def assemble(cache: CacheBooks, decoding: Iterable[Sequence], prompts: Iterable[tuple[Sequence, int]]) -> Work:
     """Make the lanes, and count them as scheduled: decode lanes first, then so many prompt tokens of each prompt."""
     work = Work()
+    add_lane = work.lanes.append
     for sequence in decoding:
-        work.lanes.append(_decode_lane(sequence))
+        position = sequence.n_scheduled
+        sequence.n_scheduled = position + 1
+        sequence.n_in_flight += 1
+        sequence.n_samples_scheduled += 1
+        add_lane(
+            Lane(
+                sequence,
+                sequence.slot,
+                sequence.generation,
+                False,
+                position,
+                1,
+                True,
+                sequence.mask,
+                False,
+                sequence.is_distributed,
+            )
+        )
         if sequence.page_entries:
             _update_pages(work, sequence)
     work.n_rows = len(work.lanes)
@@ -43,34 +61,25 @@ def assemble(cache: CacheBooks, decoding: Iterable[Sequence], prompts: Iterable[
     return work
 
 
-def _decode_lane(sequence: Sequence) -> Lane:
-    return _lane(sequence, 1, is_prompt=False, is_sampled=True)
-
-
 def _prompt_lane(sequence: Sequence, n_tokens: int) -> Lane:
     is_last = sequence.n_scheduled + n_tokens == sequence.n_context
-    lane = _lane(sequence, n_tokens, is_prompt=True, is_sampled=is_last)
-    if is_last:
-        sequence.move(Phase.DECODE)
-    return lane
-
-
-def _lane(sequence: Sequence, n_tokens: int, *, is_prompt: bool, is_sampled: bool) -> Lane:
     lane = Lane(
         sequence,
         sequence.slot,
         sequence.generation,
-        is_prompt,
+        True,
         sequence.n_scheduled,
         n_tokens,
-        is_sampled,
-        mask=sequence.mask if is_sampled else None,
-        is_scored=is_prompt and sequence.is_scored,
-        is_distributed=is_sampled and sequence.is_distributed,
+        is_last,
+        mask=sequence.mask if is_last else None,
+        is_scored=sequence.is_scored,
+        is_distributed=is_last and sequence.is_distributed,
     )
     sequence.n_scheduled += n_tokens
     sequence.n_in_flight += 1
-    sequence.n_samples_scheduled += is_sampled
+    sequence.n_samples_scheduled += is_last
+    if is_last:
+        sequence.move(Phase.DECODE)
     return lane
 
 

@@ -15,6 +15,8 @@ from helios.scheduler.round import Lane, LaneCompletion, Round
 NO_DRAFT_CURSOR = -1
 RESERVED_MODEL = -1
 
+_NOTHING_BESIDE = ((), None)  # neither scores nor a distribution
+
 DEVICE_EOS = 1
 DEVICE_LIMIT = 2
 
@@ -32,24 +34,17 @@ def check_completions(round_: Round, completions: List[LaneCompletion], vocabula
 
 
 def _is_plain(lane: Lane, found: LaneCompletion, vocabulary: int) -> bool:
-    """The same rules for the common case, a live lane that goes on, in one expression: 16 of them are checked in a round."""
-    sequence = lane.sequence
+    """The same rules for the common case, a live lane that goes on, in one comparison: 16 of them are checked in a round."""
+    sequence, slot, generation, _, position, query_length, is_sampled, _, is_scored, is_distributed = lane
+    token = found.token
     return (
-        lane.is_sampled
-        and not lane.is_scored
-        and not found.scores
-        and (found.distribution is not None) is lane.is_distributed
-        and found.slot == lane.slot
-        and found.generation == lane.generation
-        and found.consumed == lane.position + lane.query_length
-        and found.emitted == 1
-        and found.finish == 0 == sequence.device_finish
+        found[:9] == (slot, generation, 0, 0, 1, position + query_length, NO_DRAFT_CURSOR, RESERVED_MODEL, 0)
+        and found[-2:] == _NOTHING_BESIDE
+        and is_sampled
+        and not (is_scored or is_distributed or sequence.device_finish)
         and sequence.n_sampled + 1 < sequence.output_limit
-        and 0 <= found.token < vocabulary
-        and found.token not in sequence.request.eos_tokens
-        and found.draft_cursor == NO_DRAFT_CURSOR
-        and found.reserved_model == RESERVED_MODEL
-        and found.offered == 0 == found.accepted
+        and 0 <= token < vocabulary
+        and token not in sequence.request.eos_tokens
     )
 
 

@@ -23,6 +23,7 @@ class CopyBook:
         self._cache = cache
         self._costs = costs
         self._clock = clock
+        self._has_host_memory = cache.shape.n_host_pages + cache.shape.n_host_rows > 0
         self._wanted: list[Transfer] = []
         self._under_way: dict[Transfer, float] = {}  # when it was started
         self._reloaded_s = float("-inf")
@@ -41,6 +42,8 @@ class CopyBook:
 
     def take(self) -> list[Transfer]:
         """The copies to start now: those that sequences wait for, then write-backs while few are under way."""
+        if not self._has_host_memory:
+            return []
         transfers, self._wanted = self._wanted, []
         n_room = MOST_UNDER_WAY - len(transfers) - len(self._under_way)
         if n_room > 0:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from helios.errors import DeviceError, InternalError
 from helios.scheduler.costs import CostRecord
@@ -22,8 +22,7 @@ N_FRAMES = 2
 Saving = tuple[tuple[Sequence, Snapshot], ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Flight:
+class Flight(NamedTuple):
     """`kind` None: a round without a program. `is_alone`: no other round is launched before its completion. `saving`: the snapshots
     that it writes, and of whom."""
 
@@ -65,9 +64,9 @@ class Flights:
         launched_s = self._clock()
         self._in_flight.append(Flight(round_, kind, is_alone, saving, launched_s))
         self._counters.n_rounds += 1
-        for sequence in [admission.sequence for admission in round_.admissions]:
-            if not sequence.n_preemptions:
-                self._counters.queue_s.observe(launched_s - sequence.submitted_s)
+        for admission in round_.admissions:
+            if not admission.sequence.n_preemptions:
+                self._counters.queue_s.observe(launched_s - admission.sequence.submitted_s)
         if is_alone and any(lane.sequence.request.constraint is not None for lane in round_.lanes):
             n_most = max(self._counters.n_constrained_in_flight, len(self._in_flight))
             self._counters.n_constrained_in_flight = n_most

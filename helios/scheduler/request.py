@@ -158,3 +158,4 @@ class Failed:
 
 
 Event = PromptScores | Token | Finished | Failed
+ENDINGS = (Finished, Failed)

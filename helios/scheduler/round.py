@@ -1,7 +1,7 @@
 """What one submission holds, and what came back: frozen messages between scheduler and runtime.
 
 They hold numbers only. A `Lane` carries what its completion must say, so that every completion can be checked against what
-was asked. What a round has one of for each lane are tuples: a frozen dataclass takes five times as long to make.
+was asked. What every step makes are tuples: a frozen dataclass takes five times as long.
 """
 
 from __future__ import annotations
@@ -81,8 +81,7 @@ class Snapshot:
     endpoint: int
 
 
-@dataclass(frozen=True, slots=True)
-class Round:
+class Round(NamedTuple):
     """One submission: `initializer` over `admissions`, `restorer` over `restores`, then `program` over `lanes`, then `snapshotter`
     over `snapshots`, all in order on one stream. `page_updates` are (slot, index in the slot's table, page id) and travel with
     `program`. Without a program there are no lanes and no completions: the round is complete when its event is."""

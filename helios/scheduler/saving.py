@@ -14,7 +14,7 @@ from helios.scheduler.flight import Saving
 from helios.scheduler.programs import ProgramTable, RoundKind
 from helios.scheduler.request import FinishReason
 from helios.scheduler.roster import Roster
-from helios.scheduler.round import Lane, Snapshot
+from helios.scheduler.round import Snapshot
 from helios.scheduler.sequence import Phase, Sequence
 
 _PUBLISHED_ENDINGS = (None, FinishReason.EOS, FinishReason.LIMIT)
@@ -45,14 +45,16 @@ class Saver:
             sequence.saved_row = row
         return row is not None
 
-    def behind(self, lanes: List[Lane]) -> Saving:
-        """Snapshots behind the submission of `lanes`: of sequences that the device has ended before it, which leave now, and of
-        prompts that it completes."""
+    def behind(self, prompts: List[Sequence]) -> Saving:
+        """Snapshots behind the next submission, in which `prompts` take part: of sequences that the device has ended before it,
+        which leave now, and of prompts that it completes."""
+        if not prompts and not self._roster.leaving:
+            return ()
         saving: list[tuple[Sequence, Snapshot]] = []
         for sequence in [s for s in self._roster.leaving if s.phase is Phase.SAVING][: self._n_most]:
             saving.append((sequence, Snapshot(sequence.slot, sequence.saved_row, sequence.n_consumed)))
             self._roster.leave(sequence, Phase.DRAINING)
-        for sequence in [lane.sequence for lane in lanes if lane.is_prompt]:
+        for sequence in prompts:
             is_prompt_end = sequence.n_scheduled == sequence.n_prompt
             if is_prompt_end and len(saving) < self._n_most and self._is_worthwhile(sequence, sequence.n_prompt):
                 row = self._cache.reserve_row(sequence.held)

@@ -18,6 +18,7 @@ from helios.errors import ContextLengthError, HeliosError, InternalError, Invali
 from helios.metrics import Number
 from helios.scheduler.admission import Admitter
 from helios.scheduler.assembly import Work, assemble
+from helios.scheduler.choice import ProgramChoice
 from helios.scheduler.completion import check_completions
 from helios.scheduler.composition import Composer, Shares
 from helios.scheduler.copies import CopyBook
@@ -67,6 +68,7 @@ class Scheduler:
         self._clock = clock
         self._n_arrivals = 0
         self._costs = CostRecord()
+        self._choice = ProgramChoice(programs, self._costs)
         self._counters = SchedulerCounters()
         self._roster = Roster(limits.max_active, cache, clock)
         self._flights = Flights(programs, self._costs, self._counters, clock)
@@ -167,7 +169,6 @@ class Scheduler:
         """The next round, or None when nothing can be launched before another completion, transfer or arrival."""
         if self._flights.is_closed:
             return None
-        self._admitter.start_reloaded()
         self._admitter.admit()
         kind, decoding, shares = self._composer.compose()
         if decoding or shares:
@@ -178,18 +179,15 @@ class Scheduler:
     def _plan_lanes(self, kind: RoundKind, decoding: List[Sequence], shares: Shares) -> Round | None:
         """A round of these. None when it needs its completion before another may follow, and one is in flight (SPEC-7, STOP-3): it
         has prompts, which change phase; the host decides one of its lanes; or what it costs is not known."""
-        n_lanes, n_rows = len(decoding) + len(shares), len(decoding) + sum(n for _, n in shares)
-        now_s = self._clock()
-        program = self._programs.choose(kind, n_lanes, n_rows, lambda p: self._costs.round_s(p.index, n_rows, now_s))
-        if program is None:
-            raise InternalError(f"no {kind.value} program takes {n_lanes} lanes and {n_rows} rows")
-        is_known = self._costs.round_s(program.index, n_rows, now_s) is not None
+        n_lanes, n_rows = len(decoding) + len(shares), len(decoding) + sum([n for _, n in shares])
+        program, is_known = self._choice.choose(kind, n_lanes, n_rows, self._clock())
         is_alone = bool(shares) or not is_known or any(s.is_host_decided for s in decoding)
         if is_alone and self._flights:
             return None
         self._composer.was_scored = kind is RoundKind.SCORED_PREFILL
         work = assemble(self._cache, decoding, shares)
-        return self._launch(kind, program, work, self._saver.behind(work.lanes), is_alone=is_alone)
+        saving = self._saver.behind([sequence for sequence, _ in shares])
+        return self._launch(kind, program, work, saving, is_alone=is_alone)
 
     def _launch(
         self, kind: RoundKind | None, program: ProgramShape | None, work: Work, saving: Saving, *, is_alone: bool
@@ -205,7 +203,7 @@ class Scheduler:
             self._programs.choose(RoundKind.INITIALIZE, n_admissions, 0) if n_admissions else None,
             tuple(work.restores),
             self._programs.choose(RoundKind.RESTORE, n_restores, 0) if n_restores else None,
-            tuple([snapshot for _, snapshot in saving]),
+            tuple([snapshot for _, snapshot in saving]) if saving else (),
             self._programs.choose(RoundKind.SNAPSHOT, len(saving), 0) if saving else None,
         )
         self._flights.launch(round_, kind, saving, is_alone=is_alone)
@@ -234,7 +232,8 @@ class Scheduler:
             events = self._retire_lane(lane, completion)
             if events:
                 deliveries.append((lane.sequence.key, events))
-        self._saver.retire(flight.saving)
+        if flight.saving:
+            self._saver.retire(flight.saving)
         for sequence in tuple(self._roster.leaving):
             self._pressure.settle(sequence)
         return deliveries
@@ -259,7 +258,7 @@ class Scheduler:
         events: list[Event] = [token_event(sequence, completion, self._flights.completed_s)]
         if sequence.request.prompt_candidates is not None and sequence.n_emitted == 1:
             events.insert(0, PromptScores(tuple(sequence.scores)))
-        ending = ending_after(sequence, completion)
+        ending = ending_after(sequence, completion) if completion.finish or sequence.is_host_decided else None
         return events if ending is None else [*events, self._end(sequence, ending)]
 
     def _end(self, sequence: Sequence, ending: FinishReason | HeliosError) -> Finished | Failed:

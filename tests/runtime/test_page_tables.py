@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from helios.scheduler.request import Finished, GenerationRequest, SamplingParameters
-from helios.scheduler.round import Round
+from helios.scheduler.round import LaneCompletion, Round
 from tests.golden.golden import NAMESPACE, core_path
 from tests.runtime.local_run import LoadedModel, Outcome
 
@@ -38,10 +38,12 @@ class PageTables:
         self._address = model.runtime._buffers[contract.cache.page_tables[0].buffer_id].address
         self._shape = (contract.request_slots, contract.pages_per_slot)
         self._poison = poison
-        self._launch = model.runtime.launch
+        self._launch, self._complete = model.runtime.launch, model.runtime.complete
         self.rounds: list[Round] = []
         self.keeps_updates = True
+        self._n_completed = 0
         monkeypatch.setattr(model.runtime, "launch", self.launch)
+        monkeypatch.setattr(model.runtime, "complete", self.complete)
 
     def launch(self, round_: Round) -> None:
         for admission in round_.admissions:
@@ -50,9 +52,13 @@ class PageTables:
                 row = np.full(n_words, self._poison, np.int32)
                 self._device.upload(self._address + 4 * n_words * admission.slot, row.view(np.uint8))
         self.rounds.append(round_)
-        if not self.keeps_updates:
-            object.__setattr__(round_, "page_updates", ())  # the very round: its scheduler knows it by identity
-        self._launch(round_)
+        self._launch(round_ if self.keeps_updates else round_._replace(page_updates=()))
+
+    def complete(self) -> tuple[Round, list[LaneCompletion]]:
+        """With the very round that was planned: its scheduler knows it by identity."""
+        _, completions = self._complete()
+        self._n_completed += 1
+        return self.rounds[self._n_completed - 1], completions
 
     def read(self) -> np.ndarray:
         """int32[slots][pages of a slot], as the device has it now."""
