@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
+import os
 import threading
 import time
+import weakref
 from collections import deque
 from collections.abc import Callable
 from contextlib import ExitStack
@@ -43,7 +45,7 @@ from helios.runtime.lifecycle import Lifecycle, Times
 from helios.runtime.model import ModelRuntime
 from helios.runtime.selection import program_table, select_programs
 from helios.runtime.worker import ModelWorker
-from helios.scheduler.request import Event, Failed, Finished, GenerationRequest
+from helios.scheduler.request import ENDINGS, Event, GenerationRequest
 from helios.scheduler.scheduler import Delivery, Scheduler
 from helios.settings import Settings
 from helios.tokenizer.tokenizer import Tokenizer
@@ -71,8 +73,9 @@ class Bootstrap:
 class Generation:
     """One running request, on the event loop that submitted it."""
 
-    def __init__(self, key: int, cancel: Callable[[int], None], times: Times) -> None:
+    def __init__(self, key: int, cancel: Callable[[int], None], times: Times, inbox: _Inbox) -> None:
         self.times = times
+        self.inbox = inbox
         self._key = key
         self._cancel = cancel
         self._events: deque[Event] = deque()
@@ -102,9 +105,53 @@ class Generation:
     def _receive(self, events: list[Event]) -> None:
         """Take delivered events."""
         self._events.extend(events)
-        self._has_ended = self._has_ended or isinstance(events[-1], Finished | Failed)
+        self._has_ended = self._has_ended or isinstance(events[-1], ENDINGS)
         if self._waiter is not None and not self._waiter.done():
             self._waiter.set_result(None)
+
+
+class _Inbox:
+    """What the worker has for the generations of one event loop. It wakes the loop once a delivery, by an eventfd: that takes half
+    of what `call_soon_threadsafe` does, which sends on a socket and reads it twice."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Call it on the loop."""
+        self._loop = loop
+        self._delivered: deque[tuple[Generation, list[Event]]] = deque()
+        self._eventfd = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
+        self._free = weakref.finalize(self, os.close, self._eventfd)
+        self._is_open = True
+        loop.add_reader(self._eventfd, self._take)
+
+    def put(self, generation: Generation, events: list[Event]) -> None:
+        """On any thread, like `wake`, which follows, and `close`; one of them at a time."""
+        self._delivered.append((generation, events))
+
+    def wake(self) -> None:
+        if self._is_open:
+            os.eventfd_write(self._eventfd, 1)
+
+    def close(self) -> None:
+        """A loop that still runs takes what is there and gives the descriptor back; a closed one has nobody left to tell."""
+        self._is_open = False
+        if self._loop.is_closed():
+            self._free()
+        else:
+            self._loop.call_soon_threadsafe(self._leave)
+
+    def _take(self) -> None:
+        os.eventfd_read(self._eventfd)
+        self._hand_out()
+
+    def _hand_out(self) -> None:
+        while self._delivered:
+            generation, events = self._delivered.popleft()
+            generation._receive(events)
+
+    def _leave(self) -> None:
+        self._hand_out()
+        self._loop.remove_reader(self._eventfd)
+        self._free()
 
 
 class Permit:
@@ -149,7 +196,8 @@ class Engine:
         self._n_admitted = 0
         self._n_refused = 0
         self._next_key = 0
-        self._generations: dict[int, tuple[asyncio.AbstractEventLoop, Generation]] = {}
+        self._generations: dict[int, Generation] = {}
+        self._inboxes: dict[asyncio.AbstractEventLoop, _Inbox] = {}
         self._lifecycle = Lifecycle()
         self._lock = threading.Lock()
         self._is_draining = False
@@ -246,15 +294,23 @@ class Engine:
         `arrived_s`: when the request came in, by `time.monotonic`, where that was before now.
         """
         self.check(request)
-        loop = asyncio.get_running_loop()
         with self._lock:
             self._next_key += 1
             key = self._next_key
             times = self._lifecycle.submit(time.monotonic() if arrived_s is None else arrived_s)
-            generation = Generation(key, self._worker.cancel, times)
-            self._generations[key] = (loop, generation)
+            generation = Generation(key, self._worker.cancel, times, self._inbox_of(asyncio.get_running_loop()))
+            self._generations[key] = generation
         self._worker.submit(key, request)
         return generation
+
+    def _inbox_of(self, loop: asyncio.AbstractEventLoop) -> _Inbox:
+        """The running loop's; mostly there is one loop. Those of closed ones go."""
+        inbox = self._inboxes.get(loop)
+        if inbox is None:
+            for closed in [other for other in self._inboxes if other.is_closed()]:
+                self._inboxes.pop(closed).close()
+            inbox = self._inboxes[loop] = _Inbox(loop)
+        return inbox
 
     def _release_permit(self) -> None:
         with self._lock:
@@ -263,17 +319,17 @@ class Engine:
     def _deliver(self, delivery: Delivery) -> None:
         """On the worker thread: hand a round's events to their loops, one wake-up for each loop."""
         now_s = time.monotonic()
-        batches: dict[asyncio.AbstractEventLoop, list[tuple[Generation, list[Event]]]] = {}
+        inboxes: set[_Inbox] = set()
         with self._lock:
             for key, events in delivery:
-                loop, generation = self._generations[key]
+                generation = self._generations[key]
                 self._lifecycle.take(generation.times, events, now_s)
-                batches.setdefault(loop, []).append((generation, events))
-                if isinstance(events[-1], Finished | Failed):
+                generation.inbox.put(generation, events)
+                inboxes.add(generation.inbox)
+                if isinstance(events[-1], ENDINGS):
                     del self._generations[key]
-        for loop, batch in batches.items():
-            if not loop.is_closed():
-                loop.call_soon_threadsafe(_receive_all, batch)
+            for inbox in inboxes:
+                inbox.wake()
 
     # -- state
 
@@ -310,6 +366,10 @@ class Engine:
         """End everything, wait for the device, free it. Blocks; safe to call twice."""
         self._is_draining = True
         self.is_stuck = not self._worker.stop()
+        with self._lock:
+            inboxes, self._inboxes = self._inboxes, {}
+            for inbox in inboxes.values():
+                inbox.close()
         if not self.is_stuck:
             self._owned.close()
 
@@ -320,11 +380,6 @@ class Engine:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
-
-
-def _receive_all(batch: list[tuple[Generation, list[Event]]]) -> None:
-    for generation, events in batch:
-        generation._receive(events)
 
 
 def _resource(core: Core, kind: core_pb2.ResourceKind) -> bytes:

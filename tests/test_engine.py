@@ -84,6 +84,10 @@ def count(engine: Engine, name: str) -> float:
     return number.count if isinstance(number, Histogram) else number
 
 
+def n_descriptors() -> int:
+    return sum(1 for _ in Path("/proc/self/fd").iterdir())
+
+
 def is_idle(engine: Engine) -> bool:
     return all(count(engine, name) == 0 for name in BUSY - {"requests_admitted"})
 
@@ -328,6 +332,44 @@ def test_a_finished_answer_survives_the_device(start: Callable[..., Engine], mon
     events = asyncio.run(run())
     assert len(events) == 9
     assert isinstance(events[-1], Finished)
+
+
+def test_one_engine_serves_one_event_loop_after_another(start: Callable[..., Engine]) -> None:
+    """A loop that closed with a request under way hurts nobody, and its descriptor is given back."""
+    engine = start()
+
+    async def leave() -> None:
+        await engine.submit(ask(20, 400)).next_batch()
+
+    async def run() -> list[Event]:
+        return await events_of(engine.submit(ask()))
+
+    asyncio.run(run())
+    n_open = n_descriptors()
+    for _ in range(3):
+        asyncio.run(leave())
+        assert len(asyncio.run(run())) == 9
+        assert n_descriptors() == n_open
+    engine.close()
+    assert engine.fault is None
+
+
+def test_who_still_reads_when_the_engine_closes_is_told(start: Callable[..., Engine]) -> None:
+    """HTTP-4: also what was delivered and not yet taken by its loop."""
+    engine = start()
+
+    async def run() -> list[Event]:
+        generation = engine.submit(ask(20, 400))
+        first = await generation.next_batch()
+        engine.close()  # blocks the loop, which takes the rest afterwards
+        n_open = n_descriptors()
+        events = first + await events_of(generation)
+        assert n_descriptors() == n_open - 1
+        return events
+
+    *tokens, ending = asyncio.run(run())
+    assert isinstance(ending, Failed)
+    assert 1 <= len(tokens) < 400
 
 
 def test_draining_refuses_newcomers_and_ends_what_does_not_finish(start: Callable[..., Engine]) -> None:

@@ -79,6 +79,8 @@ class TransferQueue:
     def finished(self) -> list[Transfer]:
         """The transfers that have finished since the last call. Raises DeviceError when the device failed."""
         finished: list[Transfer] = []
+        if not self._groups:
+            return finished
         while self._groups and self._groups[0][0].is_done():
             event, group = self._groups.popleft()
             self._free_events.append(event)

@@ -18,7 +18,7 @@ from helios.errors import DeviceError, DeviceStalledError, HeliosError, Internal
 from helios.metrics import Number
 from helios.runtime.heartbeat import Heartbeat, Watch
 from helios.runtime.model import ModelRuntime
-from helios.scheduler.request import Failed, Finished, GenerationRequest
+from helios.scheduler.request import ENDINGS, Failed, GenerationRequest
 from helios.scheduler.scheduler import Delivery, Scheduler
 
 log = logging.getLogger(__name__)
@@ -131,8 +131,8 @@ class ModelWorker:
 
     def _step(self) -> bool:
         """Take commands, launch what can be launched, retire one round or wait for one transfer. False once stopped."""
-        self._heartbeat.beat()
-        self._take_commands(may_sleep=not self._scheduler.has_work)
+        if self._commands or not self._scheduler.has_work:
+            self._take_commands(may_sleep=not self._scheduler.has_work)
         if self._is_stopping:
             return False
         self._heartbeat.beat()
@@ -152,7 +152,9 @@ class ModelWorker:
             self._scheduler.finish_transfer(transfer)
         while self._runtime.has_free_frame:
             round_ = self._scheduler.plan()
-            self._runtime.start_transfers(self._scheduler.take_transfers())
+            transfers = self._scheduler.take_transfers()
+            if transfers:
+                self._runtime.start_transfers(transfers)
             if round_ is None:
                 break
             self._runtime.launch(round_)
@@ -181,9 +183,7 @@ class ModelWorker:
             untold, self._untold = self._untold, []
             for part in (untold, delivery):
                 events_of = [(key, events) for key, events in part if key in self._open]
-                self._open.difference_update(
-                    key for key, events in events_of if isinstance(events[-1], Finished | Failed)
-                )
+                self._open.difference_update([key for key, events in events_of if isinstance(events[-1], ENDINGS)])
                 if events_of:
                     self._deliver(events_of)
 
