@@ -3,12 +3,13 @@
 //
 // A format provides
 //   kInputs (n_in is a multiple), group_nbytes(n_in), input_nbytes(rows_capacity, n_in), Input(args, n_rows), kGroups and
-//   kSweepGroups (that go together for few tokens and for many), and compute<G>(w, input, first_token, n_tokens <= kTokens, sums): sums[t][8*G] for G consecutive groups at w.
+//   kSweepGroups (that go together for up to kFewTokens and for more), kTaskScale, and compute<G>(w, input, first_token,
+//   n_tokens <= kTokens, sums): sums[t][8*G] for G consecutive groups at w.
 // Bits: a sum depends on its own weights and its own input row only; never on kTokens, the tile, the task or the
 // thread.
 //
 // Tasks: (token block, run of groups), run fastest, so that a block's activations stay in the second cache while the
-// weights stream by. Runs are as measured: 8 groups for up to 4 tokens (smaller ones lose bandwidth to task starts), 4
+// weights stream by. Runs are as measured: 8 groups for few tokens (smaller ones lose bandwidth to task starts), 4
 // up to 32, then 2, but never a part of what goes together; fewer when threads are many.
 #pragma once
 #include "host.h"
@@ -16,8 +17,7 @@
 
 namespace helios {
 
-constexpr int kGroup = 8;      // output rows
-constexpr int kFewTokens = 4;  // up to here a group's sums stay in registers
+constexpr int kGroup = 8;  // output rows
 constexpr int kTokens =
     64;  // tokens of one block: sums and activations of 32 inputs stay in the first cache, of all inputs in the second
 
@@ -50,7 +50,7 @@ struct LinearBase {
     const int32_t n_rows = live_count(a.n_rows, a.rows_capacity);
     if (n_rows == 0) return 0;
     const int32_t n_units = (a.n_out + kGroup - 1) / kGroup, n_blocks = TokenBlocks(n_rows).n;
-    const int32_t usual = (n_rows <= kFewTokens ? 8 : n_rows <= 32 ? 4 : 2) * Format::kTaskScale;
+    const int32_t usual = (n_rows <= Format::kFewTokens ? 8 : n_rows <= 32 ? 4 : 2) * Format::kTaskScale;
     const int32_t fair = int32_t(int64_t(n_units) * groups_a_unit * n_blocks / (4 * int64_t(n_threads)));
     const int32_t step = units_a_step(n_rows, groups_a_unit), n_steps = (n_units + step - 1) / step;
     const int32_t steps_a_run = clamp(clamp(fair, 1, usual) / groups_a_unit / step, 1, n_steps);
@@ -59,9 +59,9 @@ struct LinearBase {
       n_runs += n_threads - n_runs % n_threads;  // no thread ends a run short
     return n_runs * n_blocks;
   }
-  // Runs consist of whole steps: the units that a sweep over many tokens takes at once.
+  // Runs consist of whole steps: the units that go together.
   static int32_t units_a_step(int32_t n_rows, int groups_a_unit) {
-    const int32_t groups = n_rows > kFewTokens ? Format::kSweepGroups : 1;
+    const int32_t groups = n_rows > Format::kFewTokens ? Format::kSweepGroups : Format::kGroups;
     return groups > groups_a_unit ? groups / groups_a_unit : 1;
   }
   // f(first unit, end unit, first token, n tokens)
@@ -122,7 +122,7 @@ struct Linear : LinearBase<Args, Format> {
   static void run(const Args& a, int32_t task, int32_t n_tasks) {
     const typename Format::Input input(a.x, live_count(a.n_rows, a.rows_capacity), a.rows_capacity, a.n_in);
     Base::for_task(a, task, n_tasks, 1, [&](Span groups, int32_t first_token, int32_t n_tokens) {
-      if (Format::kSweepGroups > Format::kGroups && n_tokens > kFewTokens)
+      if (Format::kSweepGroups > Format::kGroups && n_tokens > Format::kFewTokens)
         groups.begin = put_groups<Format::kSweepGroups>(a, input, groups, first_token, n_tokens);
       groups.begin = put_groups<Format::kGroups>(a, input, groups, first_token, n_tokens);
       put_groups<1>(a, input, groups, first_token, n_tokens);
@@ -165,7 +165,7 @@ struct LinearSiluGate : LinearBase<Args, Format> {
     constexpr int kTogether = Format::kGroups >= 2 ? 2 : 1;
     const typename Format::Input input(a.x, live_count(a.n_rows, a.rows_capacity), a.rows_capacity, a.n_in);
     Base::for_task(a, task, n_tasks, 2, [&](Span pairs, int32_t first_token, int32_t n_tokens) {
-      if (Format::kSweepGroups > kTogether && n_tokens > kFewTokens)
+      if (Format::kSweepGroups > kTogether && n_tokens > Format::kFewTokens)
         pairs.begin = put_pairs<Format::kSweepGroups>(a, input, pairs, first_token, n_tokens);
       put_pairs<kTogether>(a, input, pairs, first_token, n_tokens);
     });

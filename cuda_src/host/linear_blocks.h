@@ -1,7 +1,7 @@
 // A weight format of blocks of 32 inputs with 8-bit activations, for the driver in linear.h: the register tile and the
 // sweep, both over the same block arithmetic. The block type says how weights are stored and what one block adds to the
 // sums:
-//   kNbytes, kTaskScale, Weights<V>(w, next) with add(acc, products, scales), Products<V>(weights, q)
+//   kNbytes, kFewTokens (the most of a tile), kTaskScale, Weights<V>(w, next) with add(acc, products, scales), Products<V>(weights, q)
 // V holds the 8 rows of a group (F8), and with AVX-512 16 of two consecutive groups (F16), the second one `next` bytes
 // further, or 32 of four (F32, two registers).
 #pragma once
@@ -30,8 +30,10 @@ struct GroupVectorOf<4> {
   using type = F32;
 };
 constexpr int kVectorGroups = 2, kSweepVectorGroups = 4;
+constexpr int kRegisterTokens = 8;  // whose sums fit the registers beside the weights of a block
 #else
 constexpr int kVectorGroups = 1, kSweepVectorGroups = 1;
+constexpr int kRegisterTokens = 4;
 #endif
 
 // The fp16 scales at p for the rows of V.
@@ -79,19 +81,23 @@ HELIOS_INLINE V add_halves(V acc, V lower, V upper, V d, const float* s) {
 
 template <class Block>
 struct BlockFormat {
-  static constexpr int kInputs = kBlock, kGroups = kVectorGroups, kSweepGroups = kSweepVectorGroups, kTaskScale = Block::kTaskScale;
+  static constexpr int kInputs = kBlock, kGroups = kVectorGroups, kSweepGroups = kSweepVectorGroups,
+                       kFewTokens = Block::kFewTokens, kTaskScale = Block::kTaskScale;
+  static constexpr int64_t kAheadBytes = 5120;  // of each stream; half and twice as much are slower for some format or number of tokens
   using Input = Q8Rows;
 
   static Size group_nbytes(int32_t n_in) { return Size(n_in / kBlock) * Block::kNbytes; }
   static Size input_nbytes(int32_t rows_capacity, int32_t n_in) { return q8_rows_nbytes(rows_capacity, n_in); }
 
-  // 2.5 KiB ahead in each stream when there is one, 5 KiB when there are two (measured; further is worse). It runs on
-  // into the next groups, which this thread or its neighbour needs next.
+  // Fetches what each stream needs kAheadBytes after block b, at w. Past a stream's end that lies in the next groups, which this
+  // thread or its neighbour takes next; the streams advance together, so it is as far into those.
   template <class V>
-  static HELIOS_INLINE void prefetch_ahead(const uint8_t* w, int64_t next) {
+  static HELIOS_INLINE void prefetch_ahead(const uint8_t* w, int64_t next, int32_t b) {
     constexpr int kStreams = Lanes<V>::n / kGroup;
+    const int64_t n_groups_on = (b * int64_t(Block::kNbytes) + kAheadBytes) / next;
+    const uint8_t* ahead = w + kAheadBytes + n_groups_on * (kStreams - 1) * next;
     for (int line = 0; line * 64 < Block::kNbytes; line++)
-      for (int g = 0; g < kStreams; g++) prefetch(w + g * next + 2560 * kStreams + 64 * line);
+      for (int g = 0; g < kStreams; g++) prefetch(ahead + g * next + 64 * line);
   }
 
   // A few tokens: the sums stay in registers, each unpacked vector serves T tokens.
@@ -105,7 +111,7 @@ struct BlockFormat {
     const float* s = x.scales + x.at(0, first_token) * kScales;
     for (int32_t b = 0; b < x.n_blocks;
          b++, w += Block::kNbytes, q += int64_t(x.n_rows) * kBlock, s += int64_t(x.n_rows) * kScales) {
-      prefetch_ahead<V>(w, next);
+      prefetch_ahead<V>(w, next, b);
       const typename Block::template Weights<V> weights(w, next);
       HELIOS_UNROLL
       for (int t = 0; t < T; t++)
@@ -125,7 +131,7 @@ struct BlockFormat {
     const int64_t next = int64_t(x.n_blocks) * Block::kNbytes;
     memset(sums, 0, sizeof(V) * size_t(n));
     for (int32_t b = 0; b < x.n_blocks; b++, w += Block::kNbytes) {
-      prefetch_ahead<V>(w, next);
+      prefetch_ahead<V>(w, next, b);
       typename Block::template Weights<V> weights(w, next);
       weights.keep_in_registers();
       const int8_t* q = x.q + x.at(b, first_token) * kBlock;
@@ -147,21 +153,19 @@ struct BlockFormat {
     }
   }
 
+  template <class V, int kMost>
+  static HELIOS_INLINE void tile_of(const uint8_t* w, const Q8Rows& x, int32_t first_token, int32_t n, float* sums) {
+    if (n == kMost) return tile<V, kMost>(w, x, first_token, sums);
+    if constexpr (kMost > 1) tile_of<V, kMost - 1>(w, x, first_token, n, sums);
+  }
+
   template <int G>
   static void compute(const uint8_t* w, const Q8Rows& x, int32_t first_token, int32_t n_tokens, float* sums) {
     using V = GroupVector<G>;
-    switch (n_tokens) {
-      case 1:
-        return tile<V, 1>(w, x, first_token, sums);
-      case 2:
-        return tile<V, 2>(w, x, first_token, sums);
-      case 3:
-        return tile<V, 3>(w, x, first_token, sums);
-      case 4:
-        return tile<V, 4>(w, x, first_token, sums);
-      default:
-        return sweep<V>(w, x, first_token, n_tokens, sums);
+    if constexpr (G <= kGroups) {
+      if (n_tokens <= kFewTokens) return tile_of<V, kFewTokens>(w, x, first_token, n_tokens, sums);
     }
+    sweep<V>(w, x, first_token, n_tokens, sums);
   }
 };
 

@@ -17,7 +17,7 @@ struct FloatRows {
 
 template <class Element>
 struct Float {
-  static constexpr int kInputs = 1, kGroups = 4, kSweepGroups = 4, kTaskScale = 4;
+  static constexpr int kInputs = 1, kGroups = 4, kSweepGroups = 4, kFewTokens = 4, kTaskScale = 4;
   using Input = FloatRows;
 
   static Size group_nbytes(int32_t n_in) { return Size(n_in) * (kGroup * sizeof(Element)); }

@@ -9,7 +9,7 @@
 //
 // Layout g8k4 (kernels.h): lane = output row, so no sum ever crosses lanes; q4_block.h has the dot product.
 //
-// Bounds: up to 4 tokens, the weight stream (160 bytes for 256 products a token): aim at 90 % of a plain read loop.
+// Bounds: up to about 4 tokens, the weight stream (160 bytes for 256 products a token): aim at 90 % of a plain read loop.
 // Beyond, the multiplier; AVX2 runs 42 instructions for 256 products: aim at 50 % of vpmaddubsw + vpaddw alone.
 #include "q4_block.h"
 
@@ -19,7 +19,7 @@ namespace {
 // kHasOffset: Q4_1 stores m; Q4_0's is -8d.
 template <bool kHasOffset>
 struct Q4Block {
-  static constexpr int kNbytes = kNibbleBytes + (kHasOffset ? 32 : 16), kTaskScale = 1;
+  static constexpr int kNbytes = kNibbleBytes + (kHasOffset ? 32 : 16), kFewTokens = kRegisterTokens, kTaskScale = 1;
 
   template <class V>
   using Products = NibbleProducts<V>;

@@ -12,7 +12,9 @@ namespace helios {
 namespace {
 
 struct Q8Block {
-  static constexpr int kNbytes = kByteBytes + 16, kTaskScale = 4;  // vocabulary heads: many groups, so longer runs
+  static constexpr int kNbytes = kByteBytes + 16;
+  static constexpr int kFewTokens = 4;  // a tile of 5 to 8 is as fast as a sweep, or slower
+  static constexpr int kTaskScale = 4;  // vocabulary heads: many groups, so longer runs
 
   template <class V>
   using Products = ByteProducts<V>;
