@@ -15,6 +15,7 @@ from functools import partial
 from pathlib import Path
 
 from scripts.building.environment import install
+from scripts.building.includes import with_headers
 from scripts.building.native import Library, build_libraries, compile_all, find_compiler, run_compiler, sources
 from scripts.building.project import Project
 from scripts.building.steps import BuildError, Progress, digest, run_step
@@ -110,8 +111,8 @@ def usage_reports(project: Project) -> list[Path]:
 
 
 def _image(project: Project, nvcc: Nvcc, architectures: Sequence[str], source: Path) -> Path:
-    headers = [*sources(source.parent, "*.h"), *sources(source.parent.parent, "*.h")]
-    key = digest(nvcc.version, *NVCC_FLAGS, *architectures, source, headers)[:16]
+    parts = with_headers(source, project.root / "cuda_src")
+    key = digest(nvcc.version, *NVCC_FLAGS, PTX_ARCHITECTURE, *architectures, parts)[:16]
     return project.build / "cuda" / f"{source.stem}-{key}.fatbin"
 
 

@@ -19,6 +19,7 @@ from functools import partial
 from pathlib import Path
 
 from scripts.building.environment import install
+from scripts.building.includes import with_headers
 from scripts.building.project import Project
 from scripts.building.steps import BuildError, Progress, digest, run_step, telling_line
 
@@ -129,12 +130,6 @@ def sources(directory: Path, pattern: str = "*.cpp") -> tuple[Path, ...]:
     return found
 
 
-def _headers(project: Project, library: Library) -> list[Path]:
-    """Those that all sources share, and those beside the library's own."""
-    directories = {project.root / "cuda_src", *(source.parent for source in library.sources)}
-    return sorted(header for directory in directories for header in directory.glob("*.h"))
-
-
 def find_compiler(project: Project) -> Compiler:
     """$CXX, c++, g++ or clang++, whichever works first; else the `ziglang` package, a compiler that pip can install."""
     for words in [os.environ.get("CXX", ""), "c++", "g++", "clang++"]:
@@ -208,7 +203,7 @@ def compile_all(jobs: Sequence[Callable[[], None]], n_at_once: int | None, progr
 
 
 def _object(project: Project, compiler: Compiler, library: Library, source: Path) -> Path:
-    key = digest(repr(compiler), *library.flags, source, _headers(project, library))[:16]
+    key = digest(repr(compiler), *library.flags, with_headers(source, project.root / "cuda_src"))[:16]
     return project.build / "objects" / library.path.stem / f"{source.stem}-{key}.o"
 
 
