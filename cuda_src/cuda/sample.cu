@@ -8,9 +8,9 @@
 // numbers: the draw is exact.
 //
 // Floor: 4 bytes a token of the vocabulary and pass, from the second pass on out of the L2 cache. Greedy is 1 pass; a draw 2
-// (the largest, the running sum); top-k to 128 adds 2, top-p alone 3, the log-probabilities and the best tokens 4. As built:
-// up to 146 registers, 12,528 bytes of shared memory, 256 threads, of which a multiprocessor holds 1 block or more: a row is
-// one block's, and a batch has no more of them than lanes.
+// (the largest, the running sum); top-k to 128 adds 2, top-p alone 3, the log-probabilities and the best tokens 4. A row
+// is one block's, so that a batch has no more blocks than lanes. As built: up to 146 registers a thread and 12,528 bytes of shared
+// memory, 1 block a multiprocessor (2 up to sm_90a).
 #include "philox.h"
 #include "raw_distribution.h"
 #include "selection.h"

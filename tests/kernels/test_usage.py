@@ -91,6 +91,7 @@ def geometry_of(identifier: str) -> Geometry:
         "page_copy",
         "rope",
         "rows_q12",
+        "sample",
         "score",
         "state",
     ],
