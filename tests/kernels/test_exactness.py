@@ -11,7 +11,7 @@ import pytest
 
 from helios.device import libraries
 from helios.ignition.preparation.layouts import LAYOUTS
-from tests.kernels.formats import ALL, Weights, random_weights
+from tests.kernels.formats import ALL, BF16_ROWS, Weights, random_weights
 from tests.kernels.harness import Library, on_every_gpu_target
 from tests.kernels.paged import FORMATS
 from tests.kernels.test_attention import random_case, run_split, run_whole
@@ -67,6 +67,27 @@ def test_a_row_has_its_bits_in_any_company(library: Library, layout: str, kernel
             rows = slice(first, first + n_rows)
             some = outputs(library, kernel, layout, weights, x[rows])
             assert (some == together[rows]).all(), f"{n_rows} rows from {first} on"
+
+
+@on_every_gpu_target
+@pytest.mark.parametrize("layout", BF16_ROWS)
+@in_every_map
+def test_a_row_has_its_bits_in_a_matrix_of_any_size(library: Library, layout: str, kernel: str) -> None:
+    """A large matrix has tiles of its own for few rows; its first outputs are also those of a small one."""
+    rng = np.random.default_rng(3)
+    (n_large, n_small), n_in = ((2112, 64), 64) if is_emulated(library) else ((8192, 512), 544)
+    weights = random_weights(layout, n_large, n_in, rng)
+    small = replace(
+        weights,
+        raw=weights.raw[:n_small],
+        packed=LAYOUTS[layout].pack([weights.raw[:n_small]]),
+        values=weights.values[:n_small],
+    )
+    for n_rows in (1, 8, 20, 70):
+        x = rng.standard_normal((n_rows, n_in)).astype(np.float32)
+        expected = outputs(library, kernel, layout, small, x)
+        found = outputs(library, kernel, layout, weights, x)[:, : expected.shape[1]]
+        assert (found == expected).all(), f"{n_rows} rows"
 
 
 @on_every_gpu_target
