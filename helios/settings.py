@@ -332,6 +332,11 @@ def cuda_runtime() -> Path | None:
     return _environment_path("CUDART")
 
 
+def cuda_toolkits() -> list[Path]:
+    """CUDA_HOME and CUDA_PATH: where a CUDA toolkit is, by the custom of its users."""
+    return [Path(text) for name in ("CUDA_HOME", "CUDA_PATH") if (text := os.environ.get(name))]
+
+
 def core_key_text() -> str | None:
     """HELIOS_CORE_KEY: the key of encrypted cores, 64 hexadecimal digits."""
     return os.environ.get(ENVIRONMENT_PREFIX + "CORE_KEY") or None

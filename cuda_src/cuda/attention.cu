@@ -182,10 +182,10 @@ __device__ void attention_merge(const HeliosArgs_attention_merge& a) {
 
 #define HELIOS_ATTENTION(format, Fragments)                                                                      \
   HELIOS_CUDA_KERNEL_WITH(attention_##format, helios::cuda::kThreads, 2, helios::cuda::n_tiles(a, a.rows_capacity), \
-                          helios::cuda::scratch_nbytes(a.head_dim), false,                                       \
+                          helios::cuda::scratch_nbytes(a.head_dim),                                              \
                           helios::cuda::attention_tiles<helios::cuda::Fragments>(a))                             \
   HELIOS_CUDA_KERNEL_WITH(attention_split_##format, helios::cuda::kThreads, 2, helios::cuda::n_split_blocks(a),  \
-                          helios::cuda::scratch_nbytes(a.head_dim), false,                                       \
+                          helios::cuda::scratch_nbytes(a.head_dim),                                              \
                           helios::cuda::attention_split_tiles<helios::cuda::Fragments>(a))
 HELIOS_ATTENTION(bf16, Bf16Fragments)
 HELIOS_ATTENTION(q8, Q8Fragments)

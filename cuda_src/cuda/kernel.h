@@ -3,13 +3,12 @@
 //
 // HELIOS_CUDA_KERNEL(id, n_threads, n_blocks, body) defines kernel `id` of the vocabulary: `body` runs in blocks of
 // n_threads with the argument struct as `a`; `n_blocks` is the grid, from the scalar arguments alone, because a
-// captured graph keeps it for good. HELIOS_CUDA_KERNEL_WITH(id, n_threads, n_resident, n_blocks, shared_nbytes, waits,
-// body) says more: how many blocks a multiprocessor has to hold at once, the bytes of dynamic shared memory
-// (HELIOS_DYNAMIC_SHARED), and whether every thread of it executes griddepcontrol.wait before it touches memory, so
-// that it may be started while the kernel before it ends. A name in the expressions is qualified: they stand outside
-// any namespace. The launch is what was asked for, to the block, on the emulator too. Indices that come from memory
-// (counts, slots, positions, tokens, page ids) are checked before they are used, as in the host kernels, whose meaning
-// these equal.
+// captured graph keeps it for good. HELIOS_CUDA_KERNEL_WITH(id, n_threads, n_resident, n_blocks, shared_nbytes, body)
+// says more: how many blocks a multiprocessor has to hold at once, and the bytes of dynamic shared memory
+// (HELIOS_DYNAMIC_SHARED). A name in the expressions is qualified: they stand outside any namespace. The launch is what
+// was asked for, to the block, on the emulator too. Every thread of every kernel first waits for the kernel before
+// (HELIOS_KERNEL_WAITS), so that it may be started while that one ends. Indices that come from memory (counts, slots,
+// positions, tokens, page ids) are checked before they are used, as in the host kernels, whose meaning these equal.
 #pragma once
 #include <stddef.h>
 #include <stdint.h>
@@ -33,15 +32,17 @@
   extern __shared__ __align__(1024) unsigned char helios_shared[]; \
   type* name = reinterpret_cast<type*>(helios_shared)
 
-#define HELIOS_CUDA_KERNEL_WITH(id, n_threads, n_resident, n_blocks, shared_nbytes, waits, ...)     \
-  extern "C" __global__ void __launch_bounds__(n_threads, n_resident)                               \
-      helios_##id(const __grid_constant__ HeliosArgs_##id a) {                                      \
-    __VA_ARGS__;                                                                                    \
+#define HELIOS_CUDA_KERNEL_WITH(id, n_threads, n_resident, n_blocks, shared_nbytes, ...) \
+  extern "C" __global__ void __launch_bounds__(n_threads, n_resident)                    \
+      helios_##id(const __grid_constant__ HeliosArgs_##id a) {                           \
+    helios::cuda::wait_for_kernel_before();                                              \
+    helios::cuda::start_kernel_after();                                                  \
+    __VA_ARGS__;                                                                         \
   }
 #else
 #include "simt/cuda.h"
 
-#define HELIOS_CUDA_KERNEL_WITH(id, n_threads, n_resident, n_blocks_of, shared_nbytes_of, waits, ...) \
+#define HELIOS_CUDA_KERNEL_WITH(id, n_threads, n_resident, n_blocks_of, shared_nbytes_of, ...) \
   namespace helios::cuda {                                                                            \
   static int64_t n_blocks_##id(const void* args) {                                                    \
     const HeliosArgs_##id& a = *static_cast<const HeliosArgs_##id*>(args);                            \
@@ -53,7 +54,7 @@
     (void)a;                                                                                          \
     return shared_nbytes_of;                                                                          \
   }                                                                                                   \
-  const Launch launch_##id = {n_threads, n_blocks_##id, shared_nbytes_##id, waits, __FILE__};         \
+  const Launch launch_##id = {n_threads, n_blocks_##id, shared_nbytes_##id, __FILE__};                \
   }                                                                                                   \
   void helios_emulated_##id(const void* args) {                                                       \
     const HeliosArgs_##id& a = *static_cast<const HeliosArgs_##id*>(args);                            \
@@ -62,7 +63,7 @@
 #endif
 
 #define HELIOS_CUDA_KERNEL(id, n_threads, n_blocks, ...) \
-  HELIOS_CUDA_KERNEL_WITH(id, n_threads, 1, n_blocks, 0, false, __VA_ARGS__)
+  HELIOS_CUDA_KERNEL_WITH(id, n_threads, 1, n_blocks, 0, __VA_ARGS__)
 
 namespace helios::cuda {
 

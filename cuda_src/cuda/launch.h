@@ -6,13 +6,12 @@
 
 namespace helios::cuda {
 
-// `n_blocks` and `shared_nbytes` (of dynamic shared memory) are for these scalar arguments. `waits`: HELIOS_KERNEL_WAITS.
-// `source` is the file that has the kernel.
+// `n_blocks` and `shared_nbytes` (of dynamic shared memory) are for these scalar arguments. `source` is the
+// file that has the kernel.
 struct Launch {
   int32_t n_threads;
   int64_t (*n_blocks)(const void* args);
   int64_t (*shared_nbytes)(const void* args);
-  bool waits;
   const char* source;
 };
 #define HELIOS_DECLARE_LAUNCH(id, name, list) extern const Launch launch_##id;

@@ -236,8 +236,6 @@ __host__ __device__ constexpr int64_t g16_shared_nbytes() {
 template <class Weights, G16Output kOutput, class Args>
 __device__ __forceinline__ void linear_g16(const Args& a) {
   HELIOS_DYNAMIC_SHARED(uint8_t, shared);
-  wait_for_kernel_before();
-  start_kernel_after();
   const G16Map map = g16_map<Weights, kOutput>(a);
   const int64_t tile = blockIdx.x;
   if (has_warpgroups()) return WarpgroupForms<Weights, kOutput>::run(map, shared);
@@ -254,7 +252,7 @@ __device__ __forceinline__ void linear_g16(const Args& a) {
 #define HELIOS_G16_KERNEL(id, weights, output)                                                                    \
   HELIOS_CUDA_KERNEL_WITH(id, helios::cuda::kG16Threads, 2,                                                       \
                           (helios::cuda::n_g16_blocks<weights, helios::cuda::output>(a.n_out, a.rows_capacity)),  \
-                          (helios::cuda::g16_shared_nbytes<weights, helios::cuda::output>()), true,               \
+                          (helios::cuda::g16_shared_nbytes<weights, helios::cuda::output>()),                     \
                           helios::cuda::linear_g16<weights, helios::cuda::output>(a))
 #define HELIOS_G16_KERNELS(suffix, weights)                          \
   HELIOS_G16_KERNEL(linear_##suffix, weights, kG16Store)             \

@@ -78,9 +78,9 @@ __host__ __device__ inline int64_t n_rope_blocks(const Args& a) {
 
 #define HELIOS_ROPE_KV(suffix, Format)                                                                        \
   HELIOS_CUDA_KERNEL_WITH(rope_kv_interleaved##suffix, helios::cuda::kThreads, 12, helios::cuda::n_rope_blocks(a), \
-                          0, false, helios::cuda::rope_kv<true, helios::cuda::Format>(a))                     \
+                          0, helios::cuda::rope_kv<true, helios::cuda::Format>(a))                     \
   HELIOS_CUDA_KERNEL_WITH(rope_kv_half##suffix, helios::cuda::kThreads, 12, helios::cuda::n_rope_blocks(a),    \
-                          0, false, helios::cuda::rope_kv<false, helios::cuda::Format>(a))
+                          0, helios::cuda::rope_kv<false, helios::cuda::Format>(a))
 HELIOS_ROPE_KV(, KvF16)
 HELIOS_ROPE_KV(_bf16, KvBf16)
 HELIOS_ROPE_KV(_q8, KvQ8)

@@ -21,7 +21,7 @@ HELIOS_KERNELS(HELIOS_RUN_BLOCK)
 #define HELIOS_TABLE_KERNEL(id, name, list)            \
   {HELIOS_TABLE_ARGUMENTS(id, name),                   \
    cuda::geometry<cuda::launch_##id>,                  \
-   cuda::launch_##id.waits ? HELIOS_KERNEL_WAITS : 0u, \
+   HELIOS_KERNEL_WAITS,                                \
    0,                                                  \
    nullptr,                                            \
    nullptr,                                            \

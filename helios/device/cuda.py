@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ctypes
 import importlib.util
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from helios import settings
@@ -17,7 +17,8 @@ from helios.device.cudart import SUCCESS, Cudart
 from helios.errors import DeviceError
 
 LIBRARY_NAMES = ("libcudart.so.13", "libcudart.so.12", "libcudart.so")
-TOOLKIT_DIRECTORIES = (Path("/usr/local/cuda/lib64"),)
+TOOLKIT = Path("/usr/local/cuda")
+TOOLKIT_DIRECTORIES = (Path("lib64"), Path("lib"))  # the second where it comes from packages
 PACKAGE_DIRECTORIES = (Path("cu13/lib"), Path("cuda_runtime/lib"))  # of nvidia-cuda-runtime 13, and of 12
 LEAST_CAPABILITY = 8  # of the oldest code in libhelios_cuda.so
 INSUFFICIENT_DRIVER = 35
@@ -73,10 +74,14 @@ def _find_runtime() -> Cudart:
 
 
 def _candidates() -> Iterator[str]:
+    """The toolkits that the environment names, the loader's path, the toolkit's usual place, the packages."""
+    yield from _in_directories(settings.cuda_toolkits(), TOOLKIT_DIRECTORIES)
     yield from LIBRARY_NAMES
-    directories = list(TOOLKIT_DIRECTORIES)
     package = importlib.util.find_spec("nvidia")
-    for root in (package.submodule_search_locations or ()) if package else ():
-        directories += (Path(root) / directory for directory in PACKAGE_DIRECTORIES)
-    for directory in directories:
-        yield from (str(directory / name) for name in LIBRARY_NAMES if (directory / name).is_file())
+    yield from _in_directories([TOOLKIT], TOOLKIT_DIRECTORIES)
+    yield from _in_directories(map(Path, (package and package.submodule_search_locations) or ()), PACKAGE_DIRECTORIES)
+
+
+def _in_directories(roots: Iterable[Path], directories: Iterable[Path]) -> Iterator[str]:
+    places = (root / directory / name for root in roots for directory in directories for name in LIBRARY_NAMES)
+    return (str(place) for place in places if place.is_file())

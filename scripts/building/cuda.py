@@ -22,9 +22,10 @@ from scripts.building.steps import BuildError, Progress, digest, run_step
 
 CUDA_LIBRARY = "libhelios_cuda.so"
 # Cubins run on later minor versions of their major version; sm_90a on 9.0 alone, for its own instructions. The driver compiles
-# the PTX for what is newer than all of them.
+# the PTX for what is newer than all of them: the oldest in which a kernel waits for the one before it, because it is started
+# early on all of these.
 ARCHITECTURES = ("80", "86", "89", "90a", "100", "120")
-PTX_ARCHITECTURE = "80"
+PTX_ARCHITECTURE = "90"
 # Arithmetic is what the sources say, as on the host: nothing is contracted.
 NVCC_FLAGS = ["-std=c++17", "-O3", "--fmad=false", "-Icuda_src", "-Werror", "all-warnings", "-Xptxas", "-v"]
 N_JOBS = 2
@@ -52,12 +53,12 @@ def parse_architectures(text: str) -> tuple[str, ...]:
 
 
 def find_nvcc(project: Project) -> Nvcc | None:
-    """$CUDA_HOME, the PATH, the toolkit's usual place, the packages in .venv: the first that starts."""
-    home = os.environ.get("CUDA_HOME")
+    """$CUDA_HOME, $CUDA_PATH, the PATH, the toolkit's usual place, the packages in .venv: the first that starts."""
+    named = [os.environ.get(name) for name in ("CUDA_HOME", "CUDA_PATH")]
     on_path = shutil.which("nvcc")
-    candidates = [Path(home) / "bin" / "nvcc"] if home else []
-    candidates += [Path(on_path)] if on_path else []
-    candidates += [
+    candidates = [
+        *(Path(toolkit) / "bin" / "nvcc" for toolkit in named if toolkit),
+        *([Path(on_path)] if on_path else []),
         TOOLKIT / "bin" / "nvcc",
         *project.environment.glob("lib/python3*/site-packages/nvidia/cu13/bin/nvcc"),
     ]

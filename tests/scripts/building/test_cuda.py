@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 from pathlib import Path
 
@@ -12,12 +13,15 @@ from helios.device.kernel_table import Geometry, KernelTable
 from scripts.building.cuda import (
     ARCHITECTURES,
     CUDA_LIBRARY,
+    NVCC_FLAGS,
+    PTX_ARCHITECTURE,
     Nvcc,
     build_cuda,
     find_nvcc,
     parse_architectures,
     usage_reports,
 )
+from scripts.building.native import run_compiler
 from scripts.building.project import Project
 from scripts.building.ptxas import KernelUsage, parse_usage, read_usage
 from scripts.building.steps import BuildError
@@ -27,7 +31,7 @@ KERNELS_H = '#define HELIOS_fill_1(F) F(W, to) F(I, n)\n#define HELIOS_KERNELS(X
 FILL = """
 #include "kernel.h"
 __device__ float seven() { return 7.f; }
-HELIOS_CUDA_KERNEL_WITH(fill, 64, 2, (a.n + 63) / 64, a.n * 4, true, {
+HELIOS_CUDA_KERNEL_WITH(fill, 64, 2, (a.n + 63) / 64, a.n * 4, {
   HELIOS_DYNAMIC_SHARED(float, shared);
   for (int i = int(threadIdx.x); i < a.n; i += 64) shared[i] = seven();
   __syncthreads();
@@ -101,6 +105,25 @@ def test_the_library_says_how_its_kernels_are_launched_and_carries_their_code(pr
     assert usage["fill", "90a"].n_registers > 0
 
 
+@pytest.mark.parametrize(("architecture", "waits"), [("80", False), (PTX_ARCHITECTURE, True)])
+def test_a_kernel_waits_for_the_one_before_it_touches_memory(
+    project: Project, nvcc: Nvcc, architecture: str, waits: bool
+) -> None:
+    """CARD-3: programmatic edges. What is before sm_90 has no such instruction, and no such edge."""
+    source = project.root / "cuda_src" / "cuda" / "fill.cu"
+    ptx = project.root / "fill.ptx"
+    run_compiler(
+        project,
+        "ptx",
+        [str(nvcc.path), *NVCC_FLAGS, "-ptx", f"-arch=compute_{architecture}", str(source), "-o", str(ptx)],
+    )
+    instructions = re.findall(r"griddepcontrol\.\w+|(?:ld|st)\.(?:global|shared)", ptx.read_text())
+    assert instructions[:2] == (
+        ["griddepcontrol.wait", "griddepcontrol.launch_dependents"] if waits else ["st.shared"] * 2
+    )
+    assert {"st.shared", "ld.shared", "st.global"} <= set(instructions)
+
+
 def test_only_what_changed_is_compiled_again(project: Project, nvcc: Nvcc, capsys: pytest.CaptureFixture[str]) -> None:
     """Design 1."""
 
@@ -113,6 +136,10 @@ def test_only_what_changed_is_compiled_again(project: Project, nvcc: Nvcc, capsy
     (project.root / "cuda_src" / "cuda" / "fill.cu").write_text(FILL.replace("7.f", "8.f"))
     assert "1 sources compiled for sm_80" in said("80")
     assert "1 sources compiled for sm_120" in said("120")
+    (project.root / "cuda_src" / "cuda" / "images.h").write_text("#error not for device code\n")
+    with pytest.raises(BuildError, match="not for device code"):  # but for the table
+        said("120")
+    assert "cuda kernels up to date" in capsys.readouterr().out
     assert len(usage_reports(project)) == 1
 
 
