@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import subprocess
 from pathlib import Path
@@ -10,7 +11,7 @@ import pytest
 
 from helios.device import libraries
 from helios.errors import DeviceError
-from scripts.building.native import find_compiler
+from scripts.building.native import Compiler, find_compiler
 from scripts.building.project import Project
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -28,10 +29,15 @@ def need_cuda_library() -> None:
         pytest.skip(str(missing))
 
 
+@functools.cache
+def compiler() -> Compiler:
+    """The compiler that the build uses."""
+    return find_compiler(Project.load(ROOT))
+
+
 def compile_cpp(output: Path, sources: list[Path], flags: list[str]) -> subprocess.CompletedProcess[str]:
     """Compile and link `sources` into `output`; the finished compiler process."""
-    compiler = find_compiler(Project.load(ROOT))
-    command = [*compiler.command, "-std=c++17", "-pthread", "-Wall", "-Wextra", "-Werror", f"-I{ROOT / 'cuda_src'}"]
+    command = [*compiler().command, "-std=c++17", "-pthread", "-Wall", "-Wextra", "-Werror", f"-I{ROOT / 'cuda_src'}"]
     return subprocess.run(
         [*command, *flags, *map(str, sources), "-o", str(output)], capture_output=True, text=True, check=False
     )

@@ -86,6 +86,6 @@ def test_the_runtime_has_no_data_race(tmp_path: Path) -> None:
     assert built.returncode == 0, built.stderr
     built = compile_cpp(driver, [NATIVE / "stress.cpp", *CUDART_SOURCES], sanitize)
     assert built.returncode == 0, built.stderr
-    result = subprocess.run([driver, kernels], capture_output=True, text=True, timeout=300, check=False)
+    result = subprocess.run([driver, kernels], capture_output=True, text=True, check=False)
     assert result.returncode == 0, result.stdout + result.stderr
     assert "ThreadSanitizer" not in result.stderr

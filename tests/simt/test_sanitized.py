@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 
 from helios.device import libraries
-from scripts.building.native import SIMT_LIBRARY, emulated_library, find_compiler
+from scripts.building.native import SIMT_LIBRARY, emulated_library
 from scripts.building.project import Project
-from tests.device.compiling import ROOT, compile_cpp
+from tests.device.compiling import ROOT, compile_cpp, compiler
 
 SANITIZE = ["-O0", "-fsanitize=address,undefined", "-fno-sanitize-recover=undefined"]  # -O0 compiles fastest
 # One or two of each kernel that cross threads, copies or formats: more takes minutes here.
@@ -39,8 +39,7 @@ Run = Callable[..., subprocess.CompletedProcess[str]]
 def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
     """run(words): Python in this environment over the sanitized library."""
     directory = tmp_path_factory.mktemp("native")
-    project = Project.load(ROOT)
-    sources = emulated_library(project).sources
+    sources = emulated_library(Project.load(ROOT)).sources
 
     def compile_one(source: Path) -> Path:
         # The host's kernels are there for what they say of extents; they do not run.
@@ -58,10 +57,9 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
     (directory / SIMT_LIBRARY).unlink()
     result = compile_cpp(directory / SIMT_LIBRARY, objects, ["-shared", *SANITIZE])
     assert result.returncode == 0, result.stderr
-    compiler = find_compiler(project)
     runtimes = [
         subprocess.run(
-            [*compiler.command, f"-print-file-name=lib{name}.so"], capture_output=True, text=True, check=True
+            [*compiler().command, f"-print-file-name=lib{name}.so"], capture_output=True, text=True, check=True
         ).stdout.strip()
         for name in ("asan", "ubsan")
     ]
