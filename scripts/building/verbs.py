@@ -55,7 +55,7 @@ def _parser() -> argparse.ArgumentParser:
         default="all",
         choices=["serve", "test", "all", "clean"],
         help="serve: build for this Python, then serve; further arguments go to `helios serve`. "
-        "test: build, then run the tests; further arguments go to pytest. "
+        "test: build, then run all tests on all cores, or what the further arguments tell pytest. "
         "all (the default): build one file for every supported Python. clean: remove all that build.py made",
     )
     parser.add_argument("--with-model", action="store_true", help="put the default model inside dist/helios.pyz")
