@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Collection, Iterable, Iterator
-from itertools import accumulate, chain
+from itertools import accumulate
 
 
 class ByteTable:
@@ -16,10 +16,13 @@ class ByteTable:
 
     __slots__ = ("_block", "_hidden", "_starts")
 
-    def __init__(self, pieces: Collection[bytes]) -> None:
-        """`pieces` by token id."""
-        self._block = b"".join(pieces)
-        self._starts = array("I", chain((0,), accumulate(map(len, pieces))))
+    def __init__(self, groups: Iterable[Collection[bytes]]) -> None:
+        """The bytes of each token by id, in groups."""
+        block, starts = bytearray(), array("I", (0,))
+        for pieces in groups:
+            starts.extend(accumulate(map(len, pieces), initial=starts.pop()))
+            block += b"".join(pieces)
+        self._block, self._starts = bytes(block), starts
         self._hidden: frozenset[int] = frozenset()
 
     def hiding(self, token_ids: Iterable[int]) -> ByteTable:

@@ -9,9 +9,10 @@ from hypothesis import strategies as st
 from helios.tokenizer.byte_table import ByteTable
 
 
-@given(pieces=st.lists(st.binary(max_size=5)), hidden=st.sets(st.integers(0, 9)))
-def test_a_table_holds_what_it_was_made_of(pieces: list[bytes], hidden: set[int]) -> None:
-    table = ByteTable(pieces)
+@given(groups=st.lists(st.lists(st.binary(max_size=5))), hidden=st.sets(st.integers(0, 9)))
+def test_a_table_holds_what_it_was_made_of(groups: list[list[bytes]], hidden: set[int]) -> None:
+    table = ByteTable(groups)
+    pieces = [piece for group in groups for piece in group]
     shown = table.hiding(hidden)
     assert [table[token_id] for token_id in range(len(table))] == list(table) == pieces
     assert list(shown) == [b"" if token_id in hidden else piece for token_id, piece in enumerate(pieces)]
