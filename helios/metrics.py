@@ -7,17 +7,18 @@ that a client can invent (MET-1).
 
 from __future__ import annotations
 
+import importlib
 import itertools
 import re
 from bisect import bisect_left
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import cast
+from typing import TYPE_CHECKING, cast
 
-from prometheus_client import CollectorRegistry, Counter, Gauge
-from prometheus_client.exposition import generate_latest
-from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
-from prometheus_client.registry import Collector
+if TYPE_CHECKING:
+    from prometheus_client.metrics_core import GaugeMetricFamily, HistogramMetricFamily, Metric
+    from prometheus_client.registry import Collector
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0)
@@ -164,37 +165,37 @@ _VLLM = (
 
 
 class ServerMetrics:
-    """The registry of one server. `read_statistics` is called once a scrape and must not wait.
+    """The numbers of one server. `read_statistics` and `read_n_connections` are called once a scrape and must not wait; what they
+    say is turned into metric families then, so there is no second copy of a number to go stale.
 
     `vllm_model`: also show vLLM's names, labelled with this model's name.
     """
 
-    def __init__(self, read_statistics: Callable[[], Statistics], vllm_model: str | None = None) -> None:
-        self._registry = CollectorRegistry()
-        self._registry.register(_StatisticsCollector(read_statistics, vllm_model))
-        self.requests = Counter(
-            _PREFIX + "http_requests",
-            "HTTP requests by route and status.",
-            ("route", "status"),
-            registry=self._registry,
-        )
-        self.connections = Gauge(_PREFIX + "http_connections", "Open HTTP connections.", registry=self._registry)
+    def __init__(
+        self,
+        read_statistics: Callable[[], Statistics],
+        read_n_connections: Callable[[], int],
+        vllm_model: str | None = None,
+    ) -> None:
+        self._read_statistics = read_statistics
+        self._read_n_connections = read_n_connections
+        self._vllm_model = vllm_model
+        self._n_requests: Counter[tuple[str, str]] = Counter()
+
+    def count_request(self, route: str, status: str) -> None:
+        """One request that has ended."""
+        self._n_requests[route, status] += 1
+
+    @staticmethod
+    def load_library() -> None:
+        """What `exposition` needs: 2.5 MB and 50 ms of imports, which a server that nobody scrapes does not take."""
+        importlib.import_module("prometheus_client.exposition")
 
     def exposition(self) -> bytes:
         """Everything in the Prometheus text format, version 0.0.4."""
-        return generate_latest(self._registry)
+        from prometheus_client.exposition import generate_latest
 
-
-class _StatisticsCollector(Collector):
-    """Turns a mapping into metric families at scrape time; there is no second copy of a number to go stale."""
-
-    def __init__(self, read_statistics: Callable[[], Statistics], vllm_model: str | None) -> None:
-        self._read_statistics = read_statistics
-        self._vllm_model = vllm_model
-
-    def describe(self) -> Iterator[Metric]:
-        """Nothing known in advance; without this, registering would read the statistics."""
-        return iter(())
+        return generate_latest(cast("Collector", self))
 
     def collect(self) -> Iterator[Metric]:
         statistics = self._read_statistics()
@@ -209,6 +210,10 @@ class _StatisticsCollector(Collector):
                 if numbers:
                     labels = {"model_name": self._vllm_model, **dict(alias.labels)}
                     families.add(_VLLM_PREFIX + alias.name, alias.text, labels, _sum(numbers))
+        for (route, status), number in self._n_requests.items():
+            labels = {"route": route, "status": status}
+            families.add(_PREFIX + "http_requests_total", "HTTP requests by route and status.", labels, number)
+        families.add(_PREFIX + "http_connections", "Open HTTP connections.", {}, self._read_n_connections())
         return iter(families.by_name.values())
 
 
@@ -219,14 +224,16 @@ class _Families:
         self.by_name: dict[str, Metric] = {}
 
     def add(self, name: str, text: str, labels: Mapping[str, str], number: Number) -> None:
+        from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
+
         names, values = tuple(labels), tuple(labels.values())
         if isinstance(number, Histogram):
             histogram = self.by_name.setdefault(name, HistogramMetricFamily(name, text, labels=names))
-            cast(HistogramMetricFamily, histogram).add_metric(values, number.buckets(), number.sum)
+            cast("HistogramMetricFamily", histogram).add_metric(values, number.buckets(), number.sum)
             return
         kind = CounterMetricFamily if name.endswith("_total") else GaugeMetricFamily
         family = self.by_name.setdefault(name, kind(name, text, labels=names))
-        cast(GaugeMetricFamily, family).add_metric(values, float(number))
+        cast("GaugeMetricFamily", family).add_metric(values, float(number))
 
 
 def split_key(key: str) -> tuple[str, dict[str, str]]:

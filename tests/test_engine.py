@@ -247,7 +247,7 @@ def test_the_page_counts_what_happened(start: Callable[..., Engine]) -> None:
         await until(lambda: is_idle(engine))
 
     asyncio.run(run())
-    text = ServerMetrics(engine.statistics).exposition().decode()
+    text = ServerMetrics(engine.statistics, lambda: 0).exposition().decode()
     samples = {
         (sample.name, *sample.labels.values()): sample.value
         for family in text_string_to_metric_families(text)

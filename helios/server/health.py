@@ -5,6 +5,8 @@ It knows only what the engine says of itself. Liveness is not readiness: a drain
 
 from __future__ import annotations
 
+import asyncio
+
 from helios.metrics import CONTENT_TYPE
 from helios.server.exchange import Exchange
 from helios.server.services import Services
@@ -27,4 +29,5 @@ async def show_readiness(services: Services, exchange: Exchange) -> None:
 
 
 async def show_metrics(services: Services, exchange: Exchange) -> None:
+    await asyncio.to_thread(services.metrics.load_library)
     await exchange.respond(200, services.metrics.exposition(), CONTENT_TYPE)

@@ -160,7 +160,7 @@ class RoutedApplication:
             await exchange.respond_error(error, _error_document(matching, error))
 
     def _count(self, route: str, status: str) -> None:
-        self._services.metrics.requests.labels(route, status).inc()
+        self._services.metrics.count_request(route, status)
 
 
 def _matching(path: str) -> list[Route]:

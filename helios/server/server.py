@@ -48,15 +48,15 @@ class Server:
     def __init__(self, engine: Engine, settings: Settings, access: Access) -> None:
         self._engine = engine
         self._settings = settings
-        self._metrics = ServerMetrics(engine.statistics, engine.served_id if settings.vllm_metrics else None)
+        self._connections = Connections(settings.connection_limit)
+        vllm_model = engine.served_id if settings.vllm_metrics else None
+        self._metrics = ServerMetrics(engine.statistics, self._connections.__len__, vllm_model)
         self._frontend = Frontend(engine, settings.frontend_workers)
         self._services = Services(
             engine, settings, self._frontend, self._metrics, access, int(time.time()), time.monotonic()
         )
         self._application = RoutedApplication(self._services)
-        self._connections = Connections(settings.connection_limit)
         self._memory = BodyMemory(max(settings.body_memory, settings.body_limit), self._connections.refuse_silent_body)
-        self._metrics.connections.set_function(lambda: len(self._connections))
         self._tls: ssl.SSLContext | None = None
         self._listening: asyncio.Server | None = None
         self._grpc: GrpcServer | None = None

@@ -96,7 +96,7 @@ def _listed(actions: Sequence[tuple[str, str]]) -> str:
 def answering(path: str, handler: Handler, services: Services, room: MessageRoom, *, is_generating: bool) -> Any:
     """A method for grpcio: `handler` for callers who have a key and for whom there is room, whose message is read in `room` and not
     before, and after it exactly one status, counted under the method's own path."""
-    requests, stall_timeout_s = services.metrics.requests, services.settings.stall_timeout
+    count, stall_timeout_s = services.metrics.count_request, services.settings.stall_timeout
 
     async def answer(_: Any, context: grpc.aio.ServicerContext[Any, Any]) -> Any:
         call = CallContext(context, stall_timeout_s)
@@ -106,7 +106,7 @@ def answering(path: str, handler: Handler, services: Services, room: MessageRoom
                 services.engine.admit().release()  # only asks: a slow message must not hold a permit
             result = await handler(await call.read(room), call)
         except asyncio.CancelledError:  # the caller has gone, or its deadline has passed
-            requests.labels(path, "CANCELLED").inc()
+            count(path, "CANCELLED")
             raise
         except HeliosError as error:
             if isinstance(error, InternalError):
@@ -116,11 +116,11 @@ def answering(path: str, handler: Handler, services: Services, room: MessageRoom
             _LOG.exception("%s failed", path)
             code, detail = "INTERNAL", "the server failed while it answered"
         else:
-            requests.labels(path, "OK").inc()
+            count(path, "OK")
             return result
         finally:
             call.close()
-        requests.labels(path, code).inc()
+        count(path, code)
         return await context.abort(grpc.StatusCode[code], short(detail))
 
     return answer
