@@ -27,6 +27,7 @@ from helios.contract.schema import core_pb2, execution_pb2
 from helios.corefile.authorize import authorize
 from helios.corefile.contents import read_contents
 from helios.corefile.reader import Core, open_core
+from helios.device import heap
 from helios.device.device import Device
 from helios.errors import (
     ContextLengthError,
@@ -225,6 +226,13 @@ class Engine:
     @classmethod
     def start(cls, core_path: Path, settings: Settings, progress: Callable[[int, int], None] | None = None) -> Engine:
         """Load a core and start its worker. Raises ArtifactError, SettingError, OutOfMemoryError or DeviceError."""
+        engine = cls._load(core_path, settings, progress)
+        heap.trim()  # of what only loading needs, which is let go of by now
+        engine._worker.start()
+        return engine
+
+    @classmethod
+    def _load(cls, core_path: Path, settings: Settings, progress: Callable[[int, int], None] | None) -> Engine:
         with ExitStack() as owned:
             core = owned.enter_context(open_core(core_path))
             bootstrap = Bootstrap.load(core, settings.accept)
@@ -257,9 +265,7 @@ class Engine:
                 journal = Journal(prefix_key(limits.cache_identity, "", "", ()))
             scheduler = Scheduler(limits, program_table(contract), CacheBooks(shape, journal), time.monotonic)
             place = f"{device.name} ({device.reason})"
-            engine = cls(bootstrap, capacities, runtime, scheduler, settings, place, owned.pop_all(), journal)
-        engine._worker.start()
-        return engine
+            return cls(bootstrap, capacities, runtime, scheduler, settings, place, owned.pop_all(), journal)
 
     # -- requests
 

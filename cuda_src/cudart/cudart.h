@@ -108,8 +108,6 @@ HELIOS_API cudaError_t cudaDeviceSynchronize(void);
 HELIOS_API cudaError_t heliosHostSetThreads(int n_threads);
 
 // Memory (memory.cpp)
-// Gives memory that the C heap holds free back to the system.
-HELIOS_API cudaError_t heliosHostTrimMemory(void);
 // Says of a whole allocation that little of it will be touched. One of less than 2 MiB stays as it is.
 HELIOS_API cudaError_t heliosHostSetSparse(void* address, size_t nbytes);
 HELIOS_API cudaError_t cudaMemGetInfo(size_t* free_nbytes, size_t* total_nbytes);

@@ -7,9 +7,6 @@
 #include "memory.h"
 
 #include <stdlib.h>
-#if defined(__GLIBC__)
-#include <malloc.h>
-#endif
 #include <string.h>
 #include <sys/mman.h>
 
@@ -214,13 +211,6 @@ cudaError_t cudaMemGetInfo(size_t* free_nbytes, size_t* total_nbytes) {
   const MemoryRoom room = room_left(book().mapped_nbytes);
   *free_nbytes = room.available_nbytes;
   *total_nbytes = room.total_nbytes;
-  return report(cudaSuccess);
-}
-
-cudaError_t heliosHostTrimMemory() {
-#if defined(__GLIBC__)
-  malloc_trim(0);
-#endif
   return report(cudaSuccess);
 }
 

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from helios.cli.logs import logging_to
 from helios.cli.model import add_settings, core_path, load_settings, start_engine
+from helios.device import heap
 from helios.settings import Settings, toml_of
 
 if TYPE_CHECKING:
@@ -39,6 +40,7 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.print_config:
         print(toml_of(settings), end="")
         return 0
+    heap.keep_small()
     from helios.server.access import read_access
     from helios.server.kv_events.open import open_kv_events
     from helios.server.listener import bind

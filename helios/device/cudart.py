@@ -148,7 +148,6 @@ TEXT_FUNCTIONS = ("cudaGetErrorName", "cudaGetErrorString")
 HOST_FUNCTIONS: dict[str, tuple[Any, ...]] = {
     "heliosHostSetThreads": (c_int,),
     "heliosHostSetSparse": (c_void_p, c_size_t),
-    "heliosHostTrimMemory": (),
 }
 
 

@@ -157,11 +157,6 @@ class Device:
             data[start : start + n_bytes] = self._staging.view[:n_bytes]
         return data
 
-    def trim_heap(self) -> None:
-        """Give back what the process has freed and its C heap still holds: about 30 MB after a core was loaded."""
-        if self.is_host:
-            self.cudart.call("heliosHostTrimMemory")
-
     def memory_free_bytes(self) -> int:
         """What can still be allocated, less the reserve."""
         self.make_current()

@@ -104,7 +104,6 @@ class ModelRuntime:
                     weights.result()
                     _tune(contract, tuning, device)
             device.stream.synchronize()
-            device.trim_heap()
         except BaseException:
             if runtime is not None:
                 runtime.close()

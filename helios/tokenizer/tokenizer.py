@@ -207,7 +207,7 @@ def _pieces(
 
 def _spellings(library: tokenizers.Tokenizer) -> Iterator[list[str]]:
     """How the model spells each id in order, "" for an id that it does not have, in groups: the objects of all at once would leave
-    holes of 4 MB in the heap. Usually it has all from 0 on; asking for each then takes half the time of asking for the vocabulary."""
+    4 MB of holes in the heap. Usually it has all from 0 on; asking for each takes half the time of asking for the vocabulary."""
     id_to_token = library.model.id_to_token
     end = library.get_vocab_size(with_added_tokens=False)
     first, is_dense = 0, True

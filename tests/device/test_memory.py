@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import ctypes
+import re
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
 
+from helios.device import heap
 from helios.device.device import Device
 
 MATRIX_BYTES = 1_000_000  # 33 of them fill a slab
@@ -69,7 +73,7 @@ def test_what_is_touched_here_and_there_is_resident_there_alone(device: Device) 
         assert not any(view[1:step_bytes])
 
 
-def test_what_the_heap_holds_free_goes_back_to_the_system(device: Device) -> None:
+def test_what_the_heap_holds_free_goes_back_to_the_system() -> None:
     libc = ctypes.CDLL(None)
     libc.malloc.restype, libc.free.argtypes = ctypes.c_void_p, (ctypes.c_void_p,)
     blocks = [libc.malloc(60_000) for _ in range(1000)]
@@ -78,6 +82,34 @@ def test_what_the_heap_holds_free_goes_back_to_the_system(device: Device) -> Non
     for block in blocks[:-1]:  # the last one keeps the heap's end where it is
         libc.free(block)
     held = status_bytes("VmRSS")
-    device.trim_heap()
+    heap.trim()
     assert held - status_bytes("VmRSS") > 50_000_000
     libc.free(blocks[-1])
+
+
+def test_threads_share_one_arena_of_a_heap_that_is_kept_small(tmp_path: Path) -> None:
+    """And what is large lies in no arena."""
+    program = """
+import ctypes, sys, threading
+from helios.device import heap
+heap.keep_small()
+libc = ctypes.CDLL(None)
+libc.malloc.restype = libc.fopen.restype = ctypes.c_void_p
+libc.malloc_info.argtypes, libc.fclose.argtypes = (ctypes.c_int, ctypes.c_void_p), (ctypes.c_void_p,)
+libc.malloc.argtypes = (ctypes.c_size_t,)
+libc.free.argtypes = (ctypes.c_void_p,)
+libc.free(libc.malloc(4 * heap.LARGE_BYTES))  # what is mapped and freed once is no longer large to an ordinary heap
+threads = [threading.Thread(target=libc.malloc, args=(size,)) for size in (1000, *[heap.LARGE_BYTES] * 9)]
+for thread in threads:
+    thread.start()
+for thread in threads:
+    thread.join()
+file = libc.fopen(sys.argv[1].encode(), b"w")
+libc.malloc_info(0, file)
+libc.fclose(file)
+"""
+    subprocess.run([sys.executable, "-c", program, tmp_path / "heap.xml"], check=True)
+    found = (tmp_path / "heap.xml").read_text()
+    assert found.count("<heap nr=") == 1
+    (n_mapped,) = re.findall(r'<total type="mmap" count="(\d+)"', found)
+    assert int(n_mapped) >= 9
