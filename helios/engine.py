@@ -26,6 +26,7 @@ from helios.contract.prepared import PreparedContract, SamplingDefaults
 from helios.contract.schema import core_pb2, execution_pb2
 from helios.corefile.authorize import authorize
 from helios.corefile.contents import read_contents
+from helios.corefile.ed25519 import IN_PROCESS, Ed25519
 from helios.corefile.reader import Core, open_core
 from helios.device import heap
 from helios.device.device import Device
@@ -62,9 +63,9 @@ class Bootstrap:
     chat_template: str
 
     @classmethod
-    def load(cls, core: Core, acceptance: str) -> Bootstrap:
+    def load(cls, core: Core, acceptance: str, ed25519: Ed25519 = IN_PROCESS) -> Bootstrap:
         """Check trust, then contract, then frontend assets; nothing is believed before it was checked (RT-4, CORE-6)."""
-        authorize(core, acceptance)
+        authorize(core, acceptance, ed25519=ed25519)
         contents = read_contents(core)
         tokenizer = Tokenizer.from_bytes(_resource(core, core_pb2.RESOURCE_KIND_TOKENIZER))
         template = _resource(core, core_pb2.RESOURCE_KIND_CHAT_TEMPLATE).decode("utf-8", errors="replace")
@@ -224,18 +225,26 @@ class Engine:
         self.description = f"{contract.served_id} on {place}: {capacities.describe()}"
 
     @classmethod
-    def start(cls, core_path: Path, settings: Settings, progress: Callable[[int, int], None] | None = None) -> Engine:
+    def start(
+        cls,
+        core_path: Path,
+        settings: Settings,
+        progress: Callable[[int, int], None] | None = None,
+        ed25519: Ed25519 = IN_PROCESS,
+    ) -> Engine:
         """Load a core and start its worker. Raises ArtifactError, SettingError, OutOfMemoryError or DeviceError."""
-        engine = cls._load(core_path, settings, progress)
+        engine = cls._load(core_path, settings, progress, ed25519)
         heap.trim()  # of what only loading needs, which is let go of by now
         engine._worker.start()
         return engine
 
     @classmethod
-    def _load(cls, core_path: Path, settings: Settings, progress: Callable[[int, int], None] | None) -> Engine:
+    def _load(
+        cls, core_path: Path, settings: Settings, progress: Callable[[int, int], None] | None, ed25519: Ed25519
+    ) -> Engine:
         with ExitStack() as owned:
-            core = owned.enter_context(open_core(core_path))
-            bootstrap = Bootstrap.load(core, settings.accept)
+            core = owned.enter_context(open_core(core_path, ed25519))
+            bootstrap = Bootstrap.load(core, settings.accept, ed25519)
             _check_kv_format(bootstrap.manifest, settings)
             limits = choose_limits(bootstrap.contract, settings)
             contract = select_programs(bootstrap.contract, limits)

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from helios.cli.progress import byte_progress
 from helios.corefile.authorize import PACKAGED_CORE
+from helios.corefile.ed25519 import IN_PROCESS, Ed25519
 from helios.errors import MissingFileError
 from helios.ignition.preparation.identity import file_digest
 from helios.settings import Settings, flag_help, setting_names
@@ -44,12 +45,12 @@ def load_settings(arguments: argparse.Namespace) -> Settings:
     return Settings.load(vars(arguments), arguments.config)
 
 
-def core_path(model: str | None, settings: Settings) -> Path:
+def core_path(model: str | None, settings: Settings, ed25519: Ed25519 = IN_PROCESS) -> Path:
     """The core to load for MODEL: itself, or the one prepared from a GGUF. May download and prepare, with progress bars."""
     if model is None or model == DEFAULT_MODEL:
         is_usual = settings.kv in (None, "f16") and settings.device in ("auto", "cpu")  # what it was prepared with
         is_packaged = PACKAGED_CORE.is_file() and is_usual
-        return PACKAGED_CORE if is_packaged else _prepared(_pulled(), settings)
+        return PACKAGED_CORE if is_packaged else _prepared(_pulled(), settings, ed25519)
     path = Path(model)
     try:
         with path.open("rb") as file:
@@ -58,15 +59,15 @@ def core_path(model: str | None, settings: Settings) -> Path:
         raise MissingFileError(
             f"model {model} cannot be read: {error.strerror}", hint="give a .core or .gguf file"
         ) from error
-    return _prepared(path, settings) if is_gguf else path
+    return _prepared(path, settings, ed25519) if is_gguf else path
 
 
-def start_engine(core: Path, settings: Settings) -> Engine:
+def start_engine(core: Path, settings: Settings, ed25519: Ed25519 = IN_PROCESS) -> Engine:
     """Load `core` with a progress bar; the caller closes the engine."""
     from helios.engine import Engine
 
     with byte_progress("loading") as report:
-        return Engine.start(core, settings, report)
+        return Engine.start(core, settings, report, ed25519)
 
 
 def _pulled() -> Path:
@@ -76,7 +77,7 @@ def _pulled() -> Path:
         return pull_default_model(report)
 
 
-def _prepared(gguf: Path, settings: Settings) -> Path:
+def _prepared(gguf: Path, settings: Settings, ed25519: Ed25519) -> Path:
     """Smaller settings are chosen at load, so only those above the usual ones make a core of their own."""
     with ThreadPoolExecutor(1, "helios-digest") as hashing:
         # Which leaves the interpreter free to import what comes next.
@@ -95,5 +96,10 @@ def _prepared(gguf: Path, settings: Settings) -> Path:
     )
     with byte_progress("preparing") as report:
         return prepared_core(
-            gguf, report, options=options, target=target_of(settings.device), source_sha256=source_sha256.result()
+            gguf,
+            report,
+            options=options,
+            target=target_of(settings.device),
+            source_sha256=source_sha256.result(),
+            ed25519=ed25519,
         )

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from helios.cli.logs import logging_to
 from helios.cli.model import add_settings, core_path, load_settings, start_engine
+from helios.corefile.ed25519 import InChild
 from helios.device import heap
 from helios.settings import Settings, toml_of
 
@@ -52,10 +53,14 @@ def run(arguments: argparse.Namespace) -> int:
         open_kv_events(settings) or nullcontext() as kv_sockets,
     ):
         access = read_access(settings)
-        core = core_path(arguments.model, settings)
-        from helios.server.server import serve_until_signal  # a quarter of a second, where a wrong model is told before
+        with InChild() as ed25519:
+            core = core_path(arguments.model, settings, ed25519)
+            from helios.server.server import (
+                serve_until_signal,
+            )  # a quarter of a second, where a wrong model is told before
 
-        with start_engine(core, settings) as engine:
+            engine = start_engine(core, settings, ed25519)
+        with engine:
             _LOG.info("%s", engine.description)
             asyncio.run(serve_until_signal(engine, settings, listener, access, grpc_address, kv_sockets))
     if engine.is_stuck:

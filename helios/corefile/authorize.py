@@ -12,7 +12,8 @@ import secrets
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from helios.corefile.keys import LOCAL_NAMESPACE, fingerprint, load_local_key, public_bytes
+from helios.corefile.ed25519 import IN_PROCESS, Ed25519
+from helios.corefile.keys import LOCAL_NAMESPACE, fingerprint, local_public_key
 from helios.corefile.reader import Core
 from helios.errors import ArtifactError, TrustError
 from helios.settings import cache_directory
@@ -31,13 +32,15 @@ class Acceptance:
     model_license: str
 
 
-def authorize(core: Core, acceptance: str | None, directory: Path | None = None) -> Acceptance:
+def authorize(
+    core: Core, acceptance: str | None, directory: Path | None = None, *, ed25519: Ed25519 = IN_PROCESS
+) -> Acceptance:
     """Accept the core's publisher or raise TrustError. `directory` holds this machine's key and its records of acceptance."""
     directory = directory or cache_directory()
     granted = Acceptance(core.namespace, fingerprint(core.public_key), core.index.model_license)
     if core.namespace == LOCAL_NAMESPACE:
         if core.path.resolve() != PACKAGED_CORE:
-            _check_local(core, directory)
+            _check_local(core, directory, ed25519)
         return granted
     if acceptance != core.namespace:
         given = "no namespace was accepted" if acceptance is None else f"{acceptance!r} was accepted"
@@ -49,9 +52,8 @@ def authorize(core: Core, acceptance: str | None, directory: Path | None = None)
     return granted
 
 
-def _check_local(core: Core, directory: Path) -> None:
-    key = load_local_key(directory)
-    if key is None or public_bytes(key) != core.public_key:
+def _check_local(core: Core, directory: Path, ed25519: Ed25519) -> None:
+    if local_public_key(directory, ed25519) != core.public_key:
         raise TrustError(
             f"{core.path} was prepared on another machine: its key {fingerprint(core.public_key)} is not this machine's",
             hint="prepare the model here, or have its publisher sign it under a namespace of its own",

@@ -13,14 +13,15 @@ import hashlib
 import os
 import secrets
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from cryptography.exceptions import UnsupportedAlgorithm
-from cryptography.hazmat.primitives import serialization
-from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
-
+from helios.corefile.ed25519 import Ed25519
 from helios.corefile.temporaries import held, remove_abandoned
 from helios.errors import ArtifactError, CoreKeyError, MissingFileError
 from helios.settings import cache_directory, core_key_file, core_key_text
+
+if TYPE_CHECKING:
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 LOCAL_NAMESPACE = "local"
 
@@ -40,17 +41,34 @@ def fingerprint(public_key: bytes) -> str:
 
 def load_key(path: Path) -> Ed25519PrivateKey:
     """A private key from a PEM file (PKCS #8, no password) or from a file of 64 hexadecimal digits."""
-    text = _read(path)
-    raw = _hexadecimal(text)
-    if raw is not None:
-        return Ed25519PrivateKey.from_private_bytes(raw)
-    try:
-        key = serialization.load_pem_private_key(text, password=None)
-    except (ValueError, TypeError, UnsupportedAlgorithm):
-        key = None
-    if not isinstance(key, Ed25519PrivateKey):
-        raise ArtifactError(f"key file {path} holds no Ed25519 private key", hint="make one with `helios keygen`")
+    key = private_key_of(_private_bytes(path))
+    if key is None:
+        raise _no_key(path)
     return key
+
+
+def private_key_of(content: bytes) -> Ed25519PrivateKey | None:
+    """The key that 32 bytes or a PEM are, if it is one."""
+    from cryptography.exceptions import UnsupportedAlgorithm
+    from cryptography.hazmat.primitives import serialization
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+    if len(content) == _KEY_NBYTES:
+        return Ed25519PrivateKey.from_private_bytes(content)
+    try:
+        key = serialization.load_pem_private_key(content, password=None)
+    except (ValueError, TypeError, UnsupportedAlgorithm):
+        return None
+    return key if isinstance(key, Ed25519PrivateKey) else None
+
+
+def _private_bytes(path: Path) -> bytes:
+    text = _read(path)
+    return _hexadecimal(text) or text
+
+
+def _no_key(path: Path) -> ArtifactError:
+    return ArtifactError(f"key file {path} holds no Ed25519 private key", hint="make one with `helios keygen`")
 
 
 def load_core_key() -> bytes:
@@ -85,6 +103,9 @@ def _hexadecimal(text: bytes) -> bytes | None:
 
 def create_key(path: Path) -> Ed25519PrivateKey:
     """Make a key and write it to `path` as PEM. Raises FileExistsError rather than replace a file."""
+    from cryptography.hazmat.primitives import serialization
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
     key = Ed25519PrivateKey.generate()
     pem = key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
     temporary = path.with_name(f".{path.name}.{secrets.token_hex(6)}")
@@ -102,14 +123,24 @@ def local_key_path(directory: Path | None = None) -> Path:
     return (directory or cache_directory()) / "keys" / "local.pem"
 
 
-def load_local_key(directory: Path | None = None) -> Ed25519PrivateKey | None:
-    """This machine's key, or None when none was made yet."""
+def local_public_key(directory: Path | None, ed25519: Ed25519) -> bytes | None:
+    """Of this machine's key, or None when none was made yet."""
     path = local_key_path(directory)
-    return load_key(path) if path.exists() else None
+    if not path.exists():
+        return None
+    key = ed25519.public_key(_private_bytes(path))
+    if key is None:
+        raise _no_key(path)
+    return key
 
 
 def load_or_create_local_key(directory: Path | None = None) -> Ed25519PrivateKey:
     """This machine's key, made on first use. It signs what is prepared here, under the namespace `local`."""
+    return load_key(create_local_key(directory))
+
+
+def create_local_key(directory: Path | None = None) -> Path:
+    """Make this machine's key unless there is one; where it is."""
     path = local_key_path(directory)
     try:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -121,4 +152,4 @@ def load_or_create_local_key(directory: Path | None = None) -> Ed25519PrivateKey
             f"this machine's key cannot be written to {path}: {error.strerror}",
             hint="set HELIOS_HOME to a directory that can",
         ) from error
-    return load_key(path)
+    return path

@@ -17,13 +17,12 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, TypeVar
 
-from cryptography.exceptions import InvalidSignature
-from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 from google.protobuf.message import Message
 
 from helios.contract.messages import decode_message, serialize
 from helios.contract.schema import contract_pb2, core_pb2
 from helios.corefile.chunks import CHUNK_NBYTES, check_chunk
+from helios.corefile.ed25519 import IN_PROCESS, Ed25519
 from helios.corefile.frame import decode_frame
 from helios.corefile.index import CoreIndex, decode_index
 from helios.corefile.keys import load_core_key
@@ -267,12 +266,12 @@ class Core:
         self.close()
 
 
-def open_core(path: Path) -> Core:
+def open_core(path: Path, ed25519: Ed25519 = IN_PROCESS) -> Core:
     """Check everything but the stored bytes. Raises MissingFileError, or CoreError that says what is wrong."""
     file = LocalFile(path)
     try:
         with naming(path):
-            return _open(path, file)
+            return _open(path, file, ed25519)
     except BaseException:
         file.close()
         raise
@@ -288,11 +287,11 @@ def naming(path: Path) -> Iterator[None]:
         raise
 
 
-def _open(path: Path, file: LocalFile) -> Core:
+def _open(path: Path, file: LocalFile, ed25519: Ed25519) -> Core:
     format_, envelope_nbytes, locations_nbytes = _read_header(file)
     envelope_end = HEADER.size + envelope_nbytes
     envelope = _canonical(core_pb2.SignedEnvelope, file.read(HEADER.size, envelope_nbytes), "the signed envelope")
-    _check_signature(envelope, format_)
+    _check_signature(envelope, format_, ed25519)
     index = decode_index(format_, envelope.body)
     sizes = index.stored_nbytes()
     if locations_nbytes > max_locations_nbytes(sizes):
@@ -336,17 +335,14 @@ def _canonical(kind: type[_Message], data: bytes, what: str) -> _Message:
     return message
 
 
-def _check_signature(envelope: core_pb2.SignedEnvelope, format_: CoreFormat) -> None:
+def _check_signature(envelope: core_pb2.SignedEnvelope, format_: CoreFormat, ed25519: Ed25519) -> None:
     if (len(envelope.public_key), len(envelope.signature)) != (_PUBLIC_KEY_NBYTES, _SIGNATURE_NBYTES):
         raise CoreSignatureError(
             f"a key of {len(envelope.public_key):,} and a signature of {len(envelope.signature):,} bytes "
             f"are not Ed25519's {_PUBLIC_KEY_NBYTES} and {_SIGNATURE_NBYTES}"
         )
-    try:
-        key = Ed25519PublicKey.from_public_bytes(envelope.public_key)
-        key.verify(envelope.signature, format_.signed_prefix + envelope.body)
-    except (InvalidSignature, ValueError):
-        raise CoreSignatureError("the signature does not fit the body: the core was changed after signing") from None
+    if not ed25519.is_valid(envelope.public_key, envelope.signature, format_.signed_prefix + envelope.body):
+        raise CoreSignatureError("the signature does not fit the body: the core was changed after signing")
 
 
 def _remote_file(url: str) -> RemoteFile:

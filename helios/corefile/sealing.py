@@ -1,7 +1,8 @@
 """AES-256-GCM over the chunks of one resource (CORE-2, version 4): sealed by the writer, opened by the reader.
 
-It knows bytes and no file. A chunk opens only under its own resource's key, at its own index, among as many chunks and in
-content of the same length as when it was sealed: nothing can be moved, left out, or taken from elsewhere.
+It knows bytes and no file, and loads its library when there is something to seal or to open. A chunk opens only under its own
+resource's key, at its own index, among as many chunks and in content of the same length as when it was sealed: nothing can be
+moved, left out, or taken from elsewhere.
 """
 
 from __future__ import annotations
@@ -9,11 +10,6 @@ from __future__ import annotations
 import hmac
 import struct
 from collections.abc import Iterable, Iterator
-
-from cryptography.exceptions import InvalidTag
-from cryptography.hazmat.primitives.ciphers.aead import AESGCM
-from cryptography.hazmat.primitives.hashes import SHA256
-from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
 from helios.corefile.chunks import CHUNK_NBYTES
 from helios.errors import ChunkSealError, CoreKeyError
@@ -53,6 +49,8 @@ class ChunkSealer:
     """Seals and opens the chunks of one resource or tensor."""
 
     def __init__(self, core_key: bytes, salt: bytes, id_: str, content_nbytes: int) -> None:
+        from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+
         self._cipher = AESGCM(_derive(core_key, salt, _CONTENT_INFO + id_.encode(), KEY_NBYTES))
         self._id = id_
         self._content_nbytes = content_nbytes
@@ -79,6 +77,8 @@ class ChunkSealer:
 
     def open(self, index: int, stored: bytes | memoryview, what: str) -> bytes:
         """The content of chunk `index`. Raises ChunkSealError when it is not what was sealed there."""
+        from cryptography.exceptions import InvalidTag
+
         try:
             return self._cipher.decrypt(_nonce(index), stored, self._associated(index))
         except InvalidTag:
@@ -95,4 +95,7 @@ def _nonce(index: int) -> bytes:
 
 
 def _derive(core_key: bytes, salt: bytes, info: bytes, nbytes: int) -> bytes:
+    from cryptography.hazmat.primitives.hashes import SHA256
+    from cryptography.hazmat.primitives.kdf.hkdf import HKDF
+
     return HKDF(algorithm=SHA256(), length=nbytes, salt=salt, info=info).derive(core_key)

@@ -10,7 +10,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from helios.corefile.keys import load_or_create_local_key, public_bytes
+from helios.corefile.ed25519 import IN_PROCESS, Ed25519
+from helios.corefile.keys import create_local_key, load_or_create_local_key, local_public_key
 from helios.ignition.preparation.identity import digest, file_digest, name_of_file
 from helios.ignition.preparation.kv_format import KvFormat
 from helios.ignition.signatures import Target, host_target
@@ -38,6 +39,7 @@ def prepared_core(
     options: PrepareOptions | None = None,
     target: Target | None = None,
     source_sha256: bytes | None = None,
+    ed25519: Ed25519 = IN_PROCESS,
 ) -> Path:
     """The core of a checkpoint, from the user's cache or made now, signed by this machine's key.
 
@@ -49,12 +51,13 @@ def prepared_core(
     if options.served_id is None:
         options = replace(options, served_id=name_of_file(checkpoint_path))
     target = target or host_target()
-    key = load_or_create_local_key()
+    create_local_key()
+    public_key = local_public_key(None, ed25519) or b""
     recipe = [repr(part).encode() for part in (PREPARATION_VERSION, options, target)]
-    name = digest([source_sha256 or file_digest(checkpoint_path), *recipe, public_bytes(key)]).hex()
+    name = digest([source_sha256 or file_digest(checkpoint_path), *recipe, public_key]).hex()
     path = cache_directory() / "cores" / f"{name[:32]}.core"
     if not path.exists():
         from helios.ignition.prepare import prepare  # readers, recipes and capture, which nothing else of a start needs
 
-        prepare(checkpoint_path, path, target, options, key=key, progress=progress)
+        prepare(checkpoint_path, path, target, options, key=load_or_create_local_key(), progress=progress)
     return path

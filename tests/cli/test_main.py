@@ -74,6 +74,17 @@ def test_a_mistake_shows_no_traceback_and_imports_no_engine() -> None:
     ]
 
 
+def test_a_server_loads_no_library_that_it_may_never_need() -> None:
+    """Each would be resident for good: signatures are a child's, the page of metrics and grammars come when asked for."""
+    script = (
+        "import sys, helios.cli.serve, helios.server.server, helios.engine, helios.ignition.prepared_core;"
+        "unused = {'cryptography', 'prometheus_client', 'grpc', 'llguidance', 'PIL', 'gguf', 'http.client'};"
+        "sys.exit(str(sorted(unused & set(sys.modules))))"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, cwd=ROOT, check=False)
+    assert done.stderr == "[]\n"
+
+
 def test_a_closed_pipe_is_no_traceback() -> None:
     writer = subprocess.Popen(
         [sys.executable, "helios.py"], cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
