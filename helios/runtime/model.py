@@ -40,7 +40,7 @@ from helios.scheduler.flight import N_FRAMES
 from helios.scheduler.round import LaneCompletion, ProgramShape, Round
 
 # Sized for the most that requests may ask for, of which they ask for little.
-_SPARSE_KINDS = frozenset({BufferKind.STATE, BufferKind.INPUT, BufferKind.COMPLETION})
+_SPARSE_KINDS = frozenset({BufferKind.STATE, BufferKind.SCRATCH, BufferKind.INPUT, BufferKind.COMPLETION})
 
 
 class ModelRuntime:
