@@ -108,10 +108,10 @@ HELIOS_API cudaError_t cudaDeviceSynchronize(void);
 HELIOS_API cudaError_t heliosHostSetThreads(int n_threads);
 
 // Memory (memory.cpp)
-// Says of a whole allocation that little of it will be touched. One of less than 2 MiB stays as it is.
-HELIOS_API cudaError_t heliosHostSetSparse(void* address, size_t nbytes);
 HELIOS_API cudaError_t cudaMemGetInfo(size_t* free_nbytes, size_t* total_nbytes);
 HELIOS_API cudaError_t cudaMalloc(void** address, size_t nbytes);
+// Device memory of which little will be touched: only that is resident.
+HELIOS_API cudaError_t heliosHostMallocSparse(void** address, size_t nbytes);
 HELIOS_API cudaError_t cudaFree(void* address);
 HELIOS_API cudaError_t cudaHostAlloc(void** address, size_t nbytes, unsigned int flags);
 HELIOS_API cudaError_t cudaFreeHost(void* address);

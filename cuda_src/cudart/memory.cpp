@@ -47,6 +47,7 @@ struct Slab {
 struct Allocation {
   size_t nbytes;
   MemoryKind kind;
+  bool is_sparse;
   Mapping mapping;  // of its own, if any; else it is part of a slab, if any; else from the C heap
   std::list<Slab>::iterator slab;
   bool is_in_slab = false;
@@ -103,7 +104,7 @@ void unmap(const Mapping& mapping) {
 
 void* obtain_large(size_t nbytes, Allocation* allocation) {
   allocation->nbytes = nbytes;
-  const int page_advice = allocation->kind == MemoryKind::pinned ? MADV_NOHUGEPAGE : MADV_HUGEPAGE;
+  const int page_advice = allocation->is_sparse ? MADV_NOHUGEPAGE : MADV_HUGEPAGE;
   return map_aligned(nbytes, page_advice, &allocation->mapping);
 }
 
@@ -133,7 +134,7 @@ void* obtain_from_slab(size_t nbytes, Allocation* allocation) {
 
 void* obtain(size_t nbytes, Allocation* allocation) {
   if (nbytes < least_slab_part_nbytes) return obtain_small(nbytes, allocation);
-  const bool is_in_slab = nbytes < huge_page_nbytes && allocation->kind == MemoryKind::device;
+  const bool is_in_slab = nbytes < huge_page_nbytes && !allocation->is_sparse;
   return is_in_slab ? obtain_from_slab(nbytes, allocation) : obtain_large(nbytes, allocation);
 }
 
@@ -149,12 +150,13 @@ void give_back(void* address, const Allocation& allocation) {
   }
 }
 
-cudaError_t allocate(void** address, size_t nbytes, MemoryKind kind) {
+cudaError_t allocate(void** address, size_t nbytes, MemoryKind kind, bool is_sparse) {
   if (!address || nbytes == 0) return cudaErrorInvalidValue;
   if (has_fault()) return cudaSuccess;  // reported by the caller
   std::lock_guard<std::mutex> lock(book().mutex);
   Allocation allocation{};
   allocation.kind = kind;
+  allocation.is_sparse = is_sparse;
   void* obtained = obtain(nbytes, &allocation);
   if (!obtained) return cudaErrorMemoryAllocation;
   book().allocations.emplace(reinterpret_cast<uintptr_t>(obtained), allocation);
@@ -214,22 +216,20 @@ cudaError_t cudaMemGetInfo(size_t* free_nbytes, size_t* total_nbytes) {
   return report(cudaSuccess);
 }
 
-cudaError_t heliosHostSetSparse(void* address, size_t nbytes) {
-  std::lock_guard<std::mutex> lock(book().mutex);
-  const Allocation* allocation = find_allocation(address, nbytes);
-  if (!allocation) return report(cudaErrorInvalidValue);
-  if (allocation->mapping.base) madvise(address, allocation->nbytes, MADV_NOHUGEPAGE);
-  return report(cudaSuccess);
+cudaError_t cudaMalloc(void** address, size_t nbytes) {
+  return report(allocate(address, nbytes, MemoryKind::device, false));
 }
 
-cudaError_t cudaMalloc(void** address, size_t nbytes) { return report(allocate(address, nbytes, MemoryKind::device)); }
+cudaError_t heliosHostMallocSparse(void** address, size_t nbytes) {
+  return report(allocate(address, nbytes, MemoryKind::device, true));
+}
 
 cudaError_t cudaFree(void* address) { return report(release(address, MemoryKind::device)); }
 
 cudaError_t cudaHostAlloc(void** address, size_t nbytes, unsigned int flags) {
   const unsigned int known_flags = 1 | 2 | 4;  // portable, mapped, write-combined: all the same here
   if (flags & ~known_flags) return report(cudaErrorInvalidValue);
-  return report(allocate(address, nbytes, MemoryKind::pinned));
+  return report(allocate(address, nbytes, MemoryKind::pinned, true));
 }
 
 cudaError_t cudaFreeHost(void* address) { return report(release(address, MemoryKind::pinned)); }

@@ -147,7 +147,7 @@ TEXT_FUNCTIONS = ("cudaGetErrorName", "cudaGetErrorString")
 # Functions that only the host library has.
 HOST_FUNCTIONS: dict[str, tuple[Any, ...]] = {
     "heliosHostSetThreads": (c_int,),
-    "heliosHostSetSparse": (c_void_p, c_size_t),
+    "heliosHostMallocSparse": (_OUT_HANDLE, c_size_t),
 }
 
 

@@ -16,7 +16,7 @@ from helios.device import cuda, libraries
 from helios.device import cudart as abi
 from helios.device.cudart import Cudart
 from helios.device.kernels import KernelLibrary
-from helios.device.memory import DeviceBuffer, PinnedBuffer, memory_free_bytes
+from helios.device.memory import DeviceBuffer, PinnedBuffer, SparseBuffer, memory_free_bytes
 from helios.device.stream import Event, Stream
 from helios.errors import DeviceError
 
@@ -112,9 +112,8 @@ class Device:
     def allocate(self, size_bytes: int, *, is_sparse: bool = False) -> DeviceBuffer:
         """Zeroed device memory; OutOfMemoryError with the numbers when there is no room. Of what is sparse, little is touched."""
         self.make_current()
-        memory = self._keep(DeviceBuffer(self.cudart, size_bytes))
-        if is_sparse and self.is_host and size_bytes:
-            self.cudart.call("heliosHostSetSparse", memory.address, size_bytes)
+        kind = SparseBuffer if is_sparse and self.is_host else DeviceBuffer
+        memory = self._keep(kind(self.cudart, size_bytes))
         if not self.is_host and size_bytes:  # the host library's is zero without being touched
             self.stream.fill_async(memory.address, 0, size_bytes)
             self.stream.synchronize()

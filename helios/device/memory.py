@@ -60,6 +60,12 @@ class DeviceBuffer:
         self.close()
 
 
+class SparseBuffer(DeviceBuffer):
+    """Memory of the host runtime that is resident where it is touched."""
+
+    _ALLOCATE = ("heliosHostMallocSparse", ())
+
+
 class PinnedBuffer(DeviceBuffer):
     """Host memory that asynchronous copies accept; `view` is all of it, as uint8."""
 

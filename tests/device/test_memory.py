@@ -73,6 +73,13 @@ def test_what_is_touched_here_and_there_is_resident_there_alone(device: Device) 
         assert not any(view[1:step_bytes])
 
 
+def test_of_what_is_sparse_and_small_no_huge_page_is_resident(device: Device) -> None:
+    before = status_bytes("VmRSS")
+    for _ in range(20):
+        device.allocate(1_640_560, is_sparse=True).host_view()[0] = 1
+    assert status_bytes("VmRSS") - before < 1 << 20
+
+
 def test_what_the_heap_holds_free_goes_back_to_the_system() -> None:
     libc = ctypes.CDLL(None)
     libc.malloc.restype, libc.free.argtypes = ctypes.c_void_p, (ctypes.c_void_p,)
