@@ -73,9 +73,10 @@ class Outcome:
 
 
 def log_request(
-    request_id: str, method: str, path: str, status: int | None, total_s: float | None, facts: dict[str, object]
+    request_id: str, method: str, path: str, status: int | str | None, total_s: float | None, facts: dict[str, object]
 ) -> None:
-    """Write the line. `status` None: the client left before there was a response; `total_s` None: it was never read."""
+    """Write the line. `status`: a number, the name of a gRPC status, or None where the client left before there was a response;
+    `total_s` None: it was never read."""
     if not _LOG.isEnabledFor(logging.INFO):
         return
     fields = {

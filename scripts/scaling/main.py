@@ -54,6 +54,9 @@ def main() -> int:
                 if scene.chat("hi", 1).status_code == 200:
                     break
             time.sleep(0.5)
+        else:
+            print(f"FAILED start: the front has not answered for {START_S:g} s")
+            return 1
         time.sleep(REST_S)
         checks = [chats, streams, cancels, *([sticks] if arguments.sticky else []), loses_none]
         seen = [look(check, scene) for check in checks]

@@ -18,7 +18,7 @@ import httpx
 
 from scripts.soaking.audit import read_metrics
 
-START_S = 120.0
+START_S = 300.0
 _ROOT = Path(__file__).resolve().parents[2]
 
 

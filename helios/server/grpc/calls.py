@@ -8,10 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from helios.engine import Generation
+from helios.server.access_log import Tally
 
 
 class Call:
@@ -19,9 +17,9 @@ class Call:
 
     def __init__(self) -> None:
         self.is_aborted = False
-        self._generations: list[Generation] = []
+        self._generations: list[Tally] = []
 
-    def add(self, generation: Generation) -> None:
+    def add(self, generation: Tally) -> None:
         self._generations.append(generation)
         if self.is_aborted:
             generation.cancel()

@@ -6,16 +6,17 @@ with a short sentence, and what nobody meant is logged here and becomes INTERNAL
 
 from __future__ import annotations
 
-import asyncio
 import json
 import logging
 import re
+import secrets
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
 import grpc
 
 from helios.errors import HeliosError, InternalError, InvalidValueError
+from helios.server.access_log import Outcome, log_request
 from helios.server.grpc.message_room import MessageRoom, Turn
 from helios.server.grpc.stall_watch import StallWatch
 from helios.server.services import Services
@@ -35,18 +36,25 @@ Handler = Callable[[Any, "CallContext"], Awaitable[Any]]
 
 
 class CallContext:
-    """What a handler may do with its call."""
+    """What a handler may do with its call, and what becomes known of it. `arrived_s`: when its message was there whole;
+    `request_id`: the caller's where it can be shown, else a new one."""
 
-    def __init__(self, context: grpc.aio.ServicerContext[Any, Any], stall_timeout_s: float) -> None:
+    def __init__(self, context: grpc.aio.ServicerContext[Any, Any], services: Services) -> None:
         self._context = context
+        self._clock = services.clock
         self._turn: Turn | None = None
-        self._stall_watch = StallWatch(stall_timeout_s)
+        self._stall_watch = StallWatch(services.settings.stall_timeout)
+        self.request_id = f"req-{secrets.token_hex(12)}"
+        self.arrived_s: float | None = None
+        self.outcome = Outcome()
         self.headers = {name: value for name, value in context.invocation_metadata() or () if isinstance(value, str)}
 
     async def read(self, room: MessageRoom) -> Any:
         """The call's message, when it is its turn; the turn lasts until `end_turn`, or until the call ends."""
         self._turn = await room.take(self._context.peer())
-        return await self._turn.read(self._context)
+        message = await self._turn.read(self._context)
+        self.arrived_s = self._clock()
+        return message
 
     def end_turn(self) -> None:
         """The message is prepared: the next one may be read."""
@@ -63,10 +71,18 @@ class CallContext:
 
     def tell(self, request_id: str, unknown_actions: Sequence[tuple[str, str]] = ()) -> None:
         """Trailing metadata: the request's name, and the hints that had no effect."""
-        metadata = [("x-request-id", request_id)] if _HARMLESS.fullmatch(request_id) else []
+        metadata = []
+        if _HARMLESS.fullmatch(request_id):
+            self.request_id = request_id
+            metadata.append(("x-request-id", request_id))
         if unknown_actions:
             metadata.append(("x-kv-hints-ignored", _listed(unknown_actions)))
         self._context.set_trailing_metadata(tuple(metadata))
+
+    def log(self, path: str, status: str) -> None:
+        """The line of this call, with the name of its status."""
+        began_s, facts = self.arrived_s, self.outcome.facts(self.arrived_s or 0.0)
+        log_request(self.request_id, "gRPC", path, status, None if began_s is None else self._clock() - began_s, facts)
 
     def check_rank(self) -> None:
         """A router may name the rank that is to answer; there is one, 0."""
@@ -95,32 +111,35 @@ def _listed(actions: Sequence[tuple[str, str]]) -> str:
 
 def answering(path: str, handler: Handler, services: Services, room: MessageRoom, *, is_generating: bool) -> Any:
     """A method for grpcio: `handler` for callers who have a key and for whom there is room, whose message is read in `room` and not
-    before, and after it exactly one status, counted under the method's own path."""
-    count, stall_timeout_s = services.metrics.count_request, services.settings.stall_timeout
+    before, and after it exactly one status, counted under the method's own path, and one line of the log."""
+    count = services.metrics.count_request
 
     async def answer(_: Any, context: grpc.aio.ServicerContext[Any, Any]) -> Any:
-        call = CallContext(context, stall_timeout_s)
+        call = CallContext(context, services)
+        error: HeliosError | None = None
+        status = "CANCELLED"  # unless it ends otherwise: the caller has gone, or its deadline has passed
         try:
             services.access.check(call.headers)
             if is_generating:
                 services.engine.admit().release()  # only asks: a slow message must not hold a permit
             result = await handler(await call.read(room), call)
-        except asyncio.CancelledError:  # the caller has gone, or its deadline has passed
-            count(path, "CANCELLED")
-            raise
-        except HeliosError as error:
+            status = "OK"
+            return result
+        except HeliosError as caught:
+            error = caught
             if isinstance(error, InternalError):
                 _LOG.error("%s failed: %s", path, error)
-            code, detail = status_of(error).grpc_code, str(error)
+            status = status_of(error).grpc_code
         except Exception:
             _LOG.exception("%s failed", path)
-            code, detail = "INTERNAL", "the server failed while it answered"
-        else:
-            count(path, "OK")
-            return result
+            error = InternalError("the server failed while it answered")
+            status = "INTERNAL"
         finally:
             call.close()
-        count(path, code)
-        return await context.abort(grpc.StatusCode[code], short(detail))
+            count(path, status)
+            if error is not None:
+                call.outcome.error_code = error.code
+            call.log(path, status)
+        return await context.abort(grpc.StatusCode[status], short(str(error)))
 
     return answer

@@ -7,11 +7,11 @@ ends, queued or running, and a stream goes no faster than its reader takes it (G
 from __future__ import annotations
 
 import asyncio
-import secrets
 from collections.abc import Coroutine, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from typing import Any
 
+from helios.server.access_log import Tally
 from helios.server.frontend import Frontend
 from helios.server.grpc.calls import Call, Calls
 from helios.server.grpc.context import CallContext
@@ -42,8 +42,9 @@ class InferenceService:
             shown = prepared.options.shown
             if shown.has_whole:
                 await self._take_whole_turn(held)
-            (sequence,) = self._start(prepared, call, held)
+            (sequence,) = self._start(prepared, context, call, held)
             delta = await _collect(sequence)
+            _note(context, 0, delta)
             response = inference_pb2.GenerateResponse()
             fill_prompt(response.prompt_info, prepared.prompt_tokens, delta.scores, shown)
             fill_output(response.outputs, 0, delta, shown)
@@ -56,7 +57,7 @@ class InferenceService:
             prepared = await self._prepare(message, context, is_stream=True)
             if prepared.options.shown.has_whole:
                 await self._take_whole_turn(held)
-            sequences = self._start(prepared, call, held)
+            sequences = self._start(prepared, context, call, held)
             stream = _Stream(context, prepared, self._services)
             await _together([stream.send_sequence(sequence) for sequence in sequences])
 
@@ -66,7 +67,7 @@ class InferenceService:
     ) -> Iterator[tuple[Call, ExitStack]]:
         """The call, with a permit like any HTTP request's; everything ends with the block."""
         if not message.request_id:
-            message.request_id = f"req-{secrets.token_hex(12)}"
+            message.request_id = context.request_id
         context.tell(message.request_id)
         context.check_rank()
         with ExitStack() as held:
@@ -86,14 +87,20 @@ class InferenceService:
         await self._whole.acquire()
         held.callback(self._whole.release)
 
-    def _start(self, prepared: PreparedGeneration, call: Call, held: ExitStack) -> list[AnswerSequence]:
+    def _start(
+        self, prepared: PreparedGeneration, context: CallContext, call: Call, held: ExitStack
+    ) -> list[AnswerSequence]:
         """Every further sequence takes room like a request of its own."""
-        engine = self._services.engine
+        engine, outcome = self._services.engine, context.outcome
+        outcome.n_prompt_tokens = len(prepared.prompt_tokens)
+        if self._services.settings.log_prompts:
+            outcome.prompts = [engine.tokenizer.decode(prepared.prompt_tokens)]
         for _ in prepared.requests[1:]:
             held.callback(engine.admit().release)
         sequences = []
         for index, request in enumerate(prepared.requests):
-            generation = engine.submit(request)
+            generation = Tally(engine.submit(request, context.arrived_s), self._services.clock)
+            outcome.tallies.append(generation)
             call.add(generation)
             sequences.append(AnswerSequence(index, generation, prepared, engine.tokenizer, lambda: call.is_aborted))
         return sequences
@@ -122,6 +129,7 @@ class _Stream:
                 response = inference_pb2.GenerateResponse()
                 fill_output(response.outputs, sequence.index, delta, self._shown)
                 await self._send(response, delta)
+            _note(self._context, sequence.index, delta)
             is_open = delta.finish is None
 
     async def _tell_prompt(self, index: int, delta: Delta) -> None:
@@ -143,6 +151,12 @@ class _Stream:
         else:
             async with self._is_sending:
                 await self._context.write(message)
+
+
+def _note(context: CallContext, index: int, delta: Delta) -> None:
+    """For the log: how a sequence ended."""
+    if delta.finish is not None:
+        context.outcome.finish_reasons[index] = delta.finish.ending.reason
 
 
 async def _with_candidates(

@@ -10,16 +10,13 @@ import enum
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from helios.errors import HeliosError, InternalError, ShuttingDownError
 from helios.scheduler.request import Event, Failed, Finished, FinishReason, PromptScores, Token
+from helios.server.access_log import Tally
 from helios.server.grpc.answer_text import AnswerText
 from helios.server.grpc.preparation import PreparedGeneration
 from helios.tokenizer.tokenizer import Tokenizer
-
-if TYPE_CHECKING:
-    from helios.engine import Generation
 
 
 class Ending(enum.Enum):
@@ -30,6 +27,11 @@ class Ending(enum.Enum):
     STOP_TOKEN = "stop token"
     STOP_STRING = "stop string"
     ABORTED = "aborted"
+
+    @property
+    def reason(self) -> str:
+        """As the log has it."""
+        return self.value if self in (Ending.LENGTH, Ending.ABORTED) else "stop"
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +60,7 @@ class AnswerSequence:
     def __init__(
         self,
         index: int,
-        generation: Generation,
+        generation: Tally,
         call: PreparedGeneration,
         tokenizer: Tokenizer,
         is_aborted: Callable[[], bool],
