@@ -115,6 +115,10 @@ class ModelRuntime:
 
     # -- execution
 
+    def make_current(self) -> None:
+        """To be called by each thread but the one that has loaded it, before anything below."""
+        self._device.make_current()
+
     @property
     def n_in_flight(self) -> int:
         return len(self._in_flight)

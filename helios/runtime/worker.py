@@ -117,6 +117,7 @@ class ModelWorker:
 
     def _run(self) -> None:
         try:
+            self._runtime.make_current()
             while self._step():
                 pass
             self._drain()

@@ -112,6 +112,9 @@ class ScriptedRuntime:
         if name == self.hangs:
             assert self.is_back.wait(30)
 
+    def make_current(self) -> None:
+        assert threading.current_thread().name == "helios-model"
+
     def launch(self, round_: Any) -> None:
         self._call("launch")
         self.in_flight += 1

@@ -1,9 +1,12 @@
 // A stand-in for the real CUDA runtime, for tests: the host runtime behind it, with the emulator for the device code, and
-// what a machine with GPUs says of itself. What it says, and when a call fails, is set by the test.
+// what a machine with GPUs says of itself. What it says, and when a call fails, is set by the test. A thread begins at GPU 0, and
+// may launch on streams of its own GPU alone.
 #include <dlfcn.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include <map>
+#include <mutex>
 #include <string>
 
 #include "cudart/cudart.h"
@@ -16,11 +19,14 @@ struct Script {
   size_t free_nbytes = size_t(8) << 30;
   const char* failing = "";  // a function, which from now on ...
   int code = 0;              // ... returns this
-  int n_early_edges = 0, n_images = 0, device = -1, n_uploads = 0, n_executables = 0;
+  int n_early_edges = 0, n_images = 0, n_uploads = 0, n_executables = 0;
   unsigned event_flags = 0, device_flags = 0;
 };
 Script script;
 std::string failing;
+thread_local int device = 0;
+std::mutex streams_lock;
+std::map<cudaStream_t, int> stream_devices;
 
 int scripted(const char* name) { return failing == name ? script.code : 0; }
 
@@ -53,7 +59,7 @@ HELIOS_API void gpu_script(int driver_version, int n_devices, int count_code, in
 }
 HELIOS_API int gpu_early_edges(void) { return script.n_early_edges; }
 HELIOS_API int gpu_images(void) { return script.n_images; }
-HELIOS_API int gpu_device(void) { return script.device; }
+HELIOS_API int gpu_device(void) { return device; }
 HELIOS_API int gpu_uploads(void) { return script.n_uploads; }
 HELIOS_API int gpu_executables(void) { return script.n_executables; }
 HELIOS_API int gpu_event_flags(void) { return int(script.event_flags); }
@@ -68,8 +74,8 @@ HELIOS_API cudaError_t cudaGetDeviceCount(int* count) {
   *count = script.n_devices;
   return cudaSuccess;
 }
-HELIOS_API cudaError_t cudaSetDevice(int device) {
-  script.device = device;
+HELIOS_API cudaError_t cudaSetDevice(int index) {
+  device = index;
   return cudaSuccess;
 }
 HELIOS_API cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int) {
@@ -145,4 +151,15 @@ HELIOS_API cudaError_t cudaGraphExecDestroy(cudaGraphExec_t exec) {
 }
 FORWARD(cudaEventSynchronize, (cudaEvent_t event), (event))
 FORWARD(cudaFree, (void* address), (address))
-FORWARD(cudaGraphLaunch, (cudaGraphExec_t exec, cudaStream_t stream), (exec, stream))
+HELIOS_API cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned int flags) {
+  const cudaError_t code = next<decltype(&cudaStreamCreateWithFlags)>("cudaStreamCreateWithFlags")(stream, flags);
+  const std::lock_guard<std::mutex> lock(streams_lock);
+  if (code == cudaSuccess) stream_devices[*stream] = device;
+  return code;
+}
+HELIOS_API cudaError_t cudaGraphLaunch(cudaGraphExec_t exec, cudaStream_t stream) {
+  if (int code = scripted("cudaGraphLaunch")) return cudaError_t(code);
+  const std::lock_guard<std::mutex> lock(streams_lock);
+  if (stream_devices[stream] != device) return cudaErrorInvalidResourceHandle;
+  return next<decltype(&cudaGraphLaunch)>("cudaGraphLaunch")(exec, stream);
+}
