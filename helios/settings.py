@@ -52,7 +52,7 @@ class Rule:
         if self.kind is bool:
             return "true or false"
         noun = {int: "a whole number", float: "a number", str: "text"}[self.kind]
-        limits = noun if self.low is None else f"{noun} from {self.low:,.10g} to {self.high:,.10g}"
+        limits = noun if self.low is None else f"{noun} from {self.low:,} to {self.high:,}"
         return " or ".join((limits, *self.words))
 
     def parse(self, name: str, raw: object) -> Any:

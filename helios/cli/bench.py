@@ -67,7 +67,7 @@ def run(arguments: argparse.Namespace) -> int:
 def _check(arguments: argparse.Namespace) -> None:
     """What can be said before anything is measured. Raises SettingError."""
     if arguments.url is not None:
-        if arguments.model:
+        if arguments.model is not None:
             raise SettingError("a model and --url were both given", hint="a running server already has its model")
         for name in (*_SETTINGS, "config"):
             if getattr(arguments, name) is not None:
@@ -95,7 +95,7 @@ class Server:
             self.context_tokens, self.concurrency = core.contract.context_tokens, core.contract.concurrency
         given = [(f"--{name}", getattr(arguments, name)) for name in (*_SETTINGS, "config")]
         self._flags = [str(word) for flag, value in given if value is not None for word in (flag, value)]
-        self._model = [arguments.model] if arguments.model else []
+        self._model = [] if arguments.model is None else [arguments.model]
 
     def command(self, n_active: int, context_tokens: int) -> Sequence[str]:
         room = {

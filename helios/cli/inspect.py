@@ -14,14 +14,13 @@ from pathlib import Path
 import numpy as np
 
 from helios.cli.core_description import Description, core_tree, describe_core, sums_by
+from helios.cli.model_file import ModelFormat, format_of
+from helios.cli.text import printable
 from helios.cli.tree import table_lines, tree_lines
 from helios.corefile.contents import read_contents
-from helios.corefile.layout import MAGIC
 from helios.corefile.reader import open_core
-from helios.errors import ArtifactError, MissingFileError
 from helios.ignition.checkpoints.gguf import Gguf, open_gguf
 
-_GGUF_MAGIC = b"GGUF"
 _SHOWN_VALUES = 8  # of a list in a checkpoint's metadata
 _SHOWN_CHARACTERS = 100
 
@@ -34,27 +33,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Describe the file on standard output."""
-    magic = _magic(arguments.file)
-    if magic.startswith(_GGUF_MAGIC):
+    if format_of(arguments.file) is ModelFormat.GGUF:
         with open_gguf(arguments.file) as checkpoint:
             description = _describe_gguf(checkpoint)
             lines = _gguf_lines(description)
-    elif magic == MAGIC:
+    else:
         with open_core(arguments.file) as core:
             description = describe_core(core, read_contents(core))
             lines = tree_lines(core_tree(description))
-    else:
-        raise ArtifactError(f"{arguments.file} is neither a core nor a GGUF checkpoint")
-    print(json.dumps(description, indent=2) if arguments.json else "\n".join(lines))
+    print(json.dumps(description, indent=2) if arguments.json else "\n".join(map(printable, lines)))
     return 0
-
-
-def _magic(path: Path) -> bytes:
-    try:
-        with path.open("rb") as file:
-            return file.read(len(MAGIC))
-    except OSError as error:
-        raise MissingFileError(f"{path} cannot be read: {error.strerror}") from error
 
 
 def _describe_gguf(checkpoint: Gguf) -> Description:
@@ -80,11 +68,13 @@ def _plain(value: object) -> object:
 
 def _gguf_lines(checkpoint: Description) -> Iterable[str]:
     yield f"{checkpoint['file']}: {checkpoint['format']}, {checkpoint['size_bytes']:,} bytes"
-    yield f"\n{len(checkpoint['metadata'])} metadata entries"
+    yield ""
+    yield f"{len(checkpoint['metadata'])} metadata entries"
     for key, value in checkpoint["metadata"].items():
         shown = f"{value['length']:,} values" if isinstance(value, dict) else repr(value)
         yield f"  {key} = {shown[:_SHOWN_CHARACTERS]}"
-    yield f"\n{len(checkpoint['tensors'])} tensors"
+    yield ""
+    yield f"{len(checkpoint['tensors'])} tensors"
     yield from (
         f"  {line}" for line in table_lines(["layout", "count", "bytes"], sums_by(checkpoint["tensors"], "layout"))
     )

@@ -1,4 +1,4 @@
-"""The command line: one table of verbs, and the one place where an error becomes a line on stderr and an exit status.
+"""The command line: one table of verbs, and the one place where an error becomes one line on stderr and an exit status.
 
 It knows the verbs' names and modules and imports only the one that is asked for, so that starting is fast. Exit status 0 is
 success, 1 a failure, 2 a wrong command line or setting, 130 an interrupt; a user's mistake never shows a traceback.
@@ -12,6 +12,7 @@ import os
 import sys
 from collections.abc import Sequence
 
+from helios.cli.text import printable
 from helios.errors import HeliosError, SettingError
 from helios.settings import VERSION
 
@@ -33,17 +34,30 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run one verb; returns the exit status."""
     words = list(sys.argv[1:] if argv is None else argv)
     try:
-        return _run(words)
+        status = _run(words)
+        sys.stdout.flush()  # what cannot be written is told here
+        return status
     except HeliosError as error:
-        print(f"helios: {error}", file=sys.stderr)
+        print(f"helios: {printable(str(error))}", file=sys.stderr)
         return 2 if isinstance(error, SettingError) else 1
     except KeyboardInterrupt:
         print("helios: interrupted", file=sys.stderr)
         return 130
-    except BrokenPipeError:
-        # Whoever read our output has gone. Python flushes stdout once more at exit: let that go nowhere.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except BrokenPipeError:  # whoever read our output has gone
+        _end_output()
         return 1
+    except OSError as error:  # the system's, where nobody said more about it
+        print(f"helios: {printable(str(error))}", file=sys.stderr)
+        _end_output()
+        return 1
+
+
+def _end_output() -> None:
+    """Write what is left. Python tries once more at exit: let what cannot be written go nowhere."""
+    try:
+        sys.stdout.flush()
+    except OSError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _run(words: list[str]) -> int:

@@ -13,17 +13,16 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from helios.cli.model_file import ModelFormat, format_of
 from helios.cli.progress import byte_progress
 from helios.corefile.authorize import PACKAGED_CORE
 from helios.corefile.ed25519 import IN_PROCESS, Ed25519
-from helios.errors import MissingFileError
 from helios.ignition.preparation.identity import file_digest
-from helios.settings import Settings, flag_help, setting_names
+from helios.settings import Settings, activations, flag_help, setting_names
 
 if TYPE_CHECKING:
     from helios.engine import Engine
 
-_GGUF_MAGIC = b"GGUF"
 DEFAULT_MODEL = "smollm2-135m-instruct"  # the name of what `helios pull` fetches
 
 
@@ -48,18 +47,10 @@ def load_settings(arguments: argparse.Namespace) -> Settings:
 def core_path(model: str | None, settings: Settings, ed25519: Ed25519 = IN_PROCESS) -> Path:
     """The core to load for MODEL: itself, or the one prepared from a GGUF. May download and prepare, with progress bars."""
     if model is None or model == DEFAULT_MODEL:
-        is_usual = settings.kv in (None, "f16") and settings.device in ("auto", "cpu")  # what it was prepared with
-        is_packaged = PACKAGED_CORE.is_file() and is_usual
+        is_packaged = PACKAGED_CORE.is_file() and _is_as_packaged(settings)
         return PACKAGED_CORE if is_packaged else _prepared(_pulled(), settings, ed25519)
     path = Path(model)
-    try:
-        with path.open("rb") as file:
-            is_gguf = file.read(len(_GGUF_MAGIC)) == _GGUF_MAGIC
-    except OSError as error:
-        raise MissingFileError(
-            f"model {model} cannot be read: {error.strerror}", hint="give a .core or .gguf file"
-        ) from error
-    return _prepared(path, settings, ed25519) if is_gguf else path
+    return _prepared(path, settings, ed25519) if format_of(path) is ModelFormat.GGUF else path
 
 
 def start_engine(core: Path, settings: Settings, ed25519: Ed25519 = IN_PROCESS) -> Engine:
@@ -68,6 +59,11 @@ def start_engine(core: Path, settings: Settings, ed25519: Ed25519 = IN_PROCESS) 
 
     with byte_progress("loading") as report:
         return Engine.start(core, settings, report, ed25519)
+
+
+def _is_as_packaged(settings: Settings) -> bool:
+    """Whether the packaged core was prepared with these."""
+    return settings.kv in (None, "f16") and settings.device in ("auto", "cpu") and activations() in (None, "q8")
 
 
 def _pulled() -> Path:

@@ -17,20 +17,20 @@ from helios.errors import CoreError, LocationError, MissingFileError
 class LocalFile:
     """An open regular file, read from any thread; owner closes."""
 
-    def __init__(self, path: Path) -> None:
-        """Raises MissingFileError."""
+    def __init__(self, path: Path, what: str = "core", hint: str | None = None) -> None:
+        """Raises MissingFileError, which calls the file `what` and has that hint."""
         self.path = path
         try:
             # A pipe or a device must neither block the opening nor be read.
             self._descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
         except OSError as error:
-            raise MissingFileError(f"core {path} cannot be read: {error.strerror}") from error
+            raise MissingFileError(f"{what} {path} cannot be read: {error.strerror}", hint=hint) from error
         status = os.fstat(self._descriptor)
         self.size_bytes = status.st_size
         if not stat.S_ISREG(status.st_mode):
             os.close(self._descriptor)
             kind = "a directory" if stat.S_ISDIR(status.st_mode) else "not a regular file"
-            raise MissingFileError(f"core {path} cannot be read: it is {kind}")
+            raise MissingFileError(f"{what} {path} cannot be read: it is {kind}", hint=hint)
 
     def read(self, offset: int, nbytes: int) -> bytes:
         """Raises CoreError when the file ends before that."""

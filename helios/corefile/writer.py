@@ -89,6 +89,8 @@ def write_core(
     container: Container | None = None,
 ) -> None:
     """Write `parts`, signed by `key`, to `path`; an older file there is replaced at once or not at all."""
+    if path.exists() and not path.is_file():  # a device would be replaced as well
+        raise ArtifactError(f"core {path} cannot be written: it is there and is no regular file")
     draft = _Draft(parts, container or Container(), key)
     decode_index(draft.container.format, draft.signed())  # what is written is what a reader accepts
     token = secrets.token_hex(6)

@@ -59,6 +59,10 @@ def prepare(
     Raises CheckpointError or MissingFileError for the checkpoint, SettingError for options that it cannot be prepared with.
     """
     with open_gguf(checkpoint_path) as checkpoint:
+        if core_path.exists() and core_path.samefile(checkpoint_path):
+            raise SettingError(
+                f"the core would replace its checkpoint {checkpoint_path}", hint="choose another --output"
+            )
         parts = _describe(checkpoint, checkpoint_path, target, options, namespace)
         write_core(core_path, parts, key, progress, container)
 

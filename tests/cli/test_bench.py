@@ -185,6 +185,7 @@ def test_an_edge_that_would_keep_the_measurement_out_is_refused_at_once(
         ["model.gguf", "--url", "http://h:1"],
         ["--threads", "2", "--url", "http://h:1"],
         ["--url", "ftp://h"],
+        ["", "--url", "http://h:1"],
         ["--rounds", "0"],
         ["--threads", "0"],
         ["--json", "no/such/directory/file.json"],

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+import os
+import re
 from pathlib import Path
 
 import pytest
 
 from helios.cli.main import main
 from tests.corefile.sample_core import CONTAINERS, CORE_KEY, sample_core
+from tests.ignition.checkpoints import raw_gguf as raw
 from tests.ignition.tiny_model import TinyModel, write_tiny
 
 
@@ -64,14 +67,41 @@ def test_a_checkpoint_is_shown_both_ways(tmp_path: Path, capsys: pytest.CaptureF
     assert all(entry["bytes"] > 0 for entry in description["tensors"])
 
 
+def test_what_a_file_says_is_not_obeyed_by_the_terminal(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "hostile.gguf"
+    key = "a\x1b]0;title\x07\nb"
+    path.write_bytes(raw.gguf([raw.metadata(key, raw.STRING, raw.string("\x1b[31m\u202e"))]))
+    assert main(["inspect", str(path)]) == 0
+    shown = capsys.readouterr().out
+    assert r"a\x1b]0;title\x07\nb = '\x1b[31m\u202e'" in shown
+    assert all(line.isprintable() for line in shown.splitlines())
+
+
 @pytest.mark.parametrize("content", [b"", b"hello", b"HELIOS"])
-def test_other_files_are_one_clear_line(tmp_path: Path, capsys: pytest.CaptureFixture[str], content: bytes) -> None:
-    path = tmp_path / "file"
+@pytest.mark.parametrize("verb", ["inspect", "serve", "chat"])
+def test_other_files_are_one_clear_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], content: bytes, verb: str
+) -> None:
+    path = tmp_path / "file.gguf"
     path.write_bytes(content)
-    assert main(["inspect", str(path)]) == 1
-    assert capsys.readouterr().err == f"helios: {path} is neither a core nor a GGUF checkpoint\n"
+    assert main([verb, str(path)]) == 1
+    said = (
+        f"helios: {path} ({len(content)} bytes) is neither a core nor a GGUF checkpoint; give a .core or .gguf file\n"
+    )
+    assert capsys.readouterr().err == said
+
+
+@pytest.mark.parametrize("verb", ["inspect", "serve", "chat", "verify", "prepare"])
+def test_a_pipe_is_no_model_and_nobody_waits_for_its_writer(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], verb: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HELIOS_HOME", str(tmp_path / "home"))
+    path = tmp_path / "pipe.gguf"
+    os.mkfifo(path)
+    assert main([verb, str(path)]) == 1
+    assert re.fullmatch(f"helios: .*{path}.* is not a regular file.*\n", capsys.readouterr().err)
 
 
 def test_a_missing_file_is_one_clear_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["inspect", str(tmp_path / "none")]) == 1
-    assert capsys.readouterr().err.endswith("cannot be read: No such file or directory\n")
+    assert "cannot be read: No such file or directory" in capsys.readouterr().err

@@ -85,6 +85,25 @@ def test_a_server_loads_no_library_that_it_may_never_need() -> None:
     assert done.stderr == "[]\n"
 
 
+def test_a_refusal_of_the_system_is_one_line(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(words: list[str]) -> int:
+        raise OSError(28, "No space left on device", "a\nfile")
+
+    monkeypatch.setattr(command_line, "_run", fail)
+    assert main(["pull"]) == 1
+    assert capsys.readouterr().err == "helios: [Errno 28] No space left on device: 'a\\nfile'\n"
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no /dev/full")
+def test_output_that_cannot_be_written_is_one_line() -> None:
+    with Path("/dev/full").open("wb") as full:
+        command = [sys.executable, "helios.py", "serve", "--print-config"]
+        done = subprocess.run(command, cwd=ROOT, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+    assert (done.returncode, done.stderr) == (1, "helios: [Errno 28] No space left on device\n")
+
+
 def test_a_closed_pipe_is_no_traceback() -> None:
     writer = subprocess.Popen(
         [sys.executable, "helios.py"], cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True

@@ -35,7 +35,7 @@ def prepared(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
 
 def test_a_core_is_itself_and_a_gguf_is_prepared_whatever_their_names(tmp_path: Path, prepared: list[Any]) -> None:
     core, gguf = tmp_path / "a.gguf", tmp_path / "b.core"
-    core.write_bytes(b"HELIOS")
+    core.write_bytes(b"HELIOS\0\2")
     gguf.write_bytes(b"GGUF....")
     assert model.core_path(str(core), Settings()) == core
     assert prepared == []
@@ -87,6 +87,11 @@ def test_no_model_means_the_packaged_core_or_else_the_pulled_one(
     assert model.core_path(None, Settings(kv="q8")) == Path("made.core"), "the packaged core keeps f16"
     assert prepared[-1][1].kv_format == "q8"
     assert model.core_path(None, Settings(device="simt")) == Path("made.core"), "the packaged core is the CPU device's"
+    monkeypatch.setenv("HELIOS_ACTIVATIONS", "q8")
+    assert model.core_path(None, Settings()) == packaged
+    monkeypatch.setenv("HELIOS_ACTIVATIONS", "q12")
+    assert model.core_path(None, Settings()) == Path("made.core"), "the packaged core's linear maps read q8"
+    assert prepared[-1][2].row_form == "q12"
 
 
 def test_a_model_that_is_not_there_is_named(tmp_path: Path) -> None:

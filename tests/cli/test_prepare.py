@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import argparse
+import os
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -13,7 +15,7 @@ from helios.corefile.keys import create_key, public_bytes
 from helios.corefile.layout import CoreFormat
 from helios.corefile.origin import describe_rebuild_manifest, describe_weight_catalogs
 from helios.corefile.reader import open_core
-from helios.errors import SettingError
+from helios.errors import ArtifactError, SettingError
 from helios.ignition.preparation.kv_format import kv_format_of
 from tests.device.compiling import need_cuda_library
 from tests.ignition.tiny_model import TinyModel, write_tiny
@@ -103,6 +105,26 @@ def test_a_core_says_how_it_keeps_keys_and_values(gguf: Path) -> None:
 def test_a_key_and_a_namespace_go_together(gguf: Path, words: list[str]) -> None:
     with pytest.raises(SettingError, match="--sign and --namespace go together"):
         prepare(str(gguf), *words)
+
+
+def test_a_checkpoint_is_not_replaced_by_its_core(gguf: Path, tmp_path: Path) -> None:
+    content = gguf.read_bytes()
+    (tmp_path / "link.core").symlink_to(gguf)
+    for output in (str(gguf), "link.core"):
+        with pytest.raises(SettingError, match="would replace its checkpoint"):
+            prepare(str(gguf), "-o", output)
+    assert gguf.read_bytes() == content
+
+
+@pytest.mark.parametrize("make", [Path.mkdir, os.mkfifo])
+def test_only_a_file_is_replaced_by_a_core(gguf: Path, tmp_path: Path, make: Callable[[Path], None]) -> None:
+    """A device would be a file behind it."""
+    output = tmp_path / "out.core"
+    make(output)
+    kind = output.stat().st_mode
+    with pytest.raises(ArtifactError, match=r"out\.core cannot be written: it is there and is no regular file"):
+        prepare(str(gguf), "-o", "out.core")
+    assert output.stat().st_mode == kind
 
 
 def test_a_core_for_a_gpu_is_prepared_where_none_is(gguf: Path) -> None:

@@ -245,8 +245,9 @@ def test_a_port_in_use_is_found_before_a_model_is_loaded() -> None:
     ("words", "message"),
     [
         (("/nowhere/model.gguf",), "cannot be read: No such file"),
-        (("tests",), "cannot be read: Is a directory"),
-        (("pyproject.toml",), "is no core file"),
+        (("tests",), "cannot be read: it is a directory"),
+        (("pyproject.toml",), "is neither a core nor a GGUF checkpoint"),
+        (("no\nsuch\x1bmodel",), r"no\nsuch\x1bmodel cannot be read"),
         (("--host", "no.such.host.invalid"), "--host"),
         (("--host", "203.0.113.7"), "cannot listen on"),
         (("--port", "70000"), "from 0 to 65,535"),
