@@ -59,6 +59,10 @@ class ChatTemplate:
         except jinja2.TemplateError as error:  # syntax, or a filter that there is not
             line = getattr(error, "lineno", None) or 1
             raise ContractError(f"the chat template does not compile, line {line}: {error.message}") from error
+        except Exception as error:  # nested deeper than the parser goes, or than the Python that it becomes may be
+            raise ContractError(
+                f"the chat template does not compile: {type(error).__name__}: {str(error)[:_MAX_MESSAGE_CHARACTERS]}"
+            ) from error
         self.takes_tools = "tools" in names
         self.reserved_names = frozenset(RESERVED).union(environment.globals)
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from itertools import accumulate, groupby, pairwise
 from typing import Any, Self
 
@@ -21,6 +22,8 @@ from helios.tokenizer.byte_table import ByteTable
 
 _MAX_VOCABULARY = 1 << 24
 _GROUP = 2048  # ids
+# Letters, marks, controls, every width of UTF-8: a vocabulary that lacks what its own settings name fails on one of them.
+_PROBE = "a B\t1\n\0\x7f\xa0é中\u2581\ufffd😀\U0010ffff"
 _BYTE_TOKEN = re.compile(r"<0x([0-9A-F]{2})>")
 
 
@@ -55,8 +58,8 @@ class Tokenizer:
         """The ids of `text`. Special tokens spelled in it are found only when allowed; otherwise they are plain characters."""
         _require_unicode(text)
         if allow_special:
-            return self._open.encode(text, add_special_tokens=False).ids
-        encoding = self._plain.encode(text, add_special_tokens=False)
+            return _encoding(self._open, text).ids
+        encoding = _encoding(self._plain, text)
         ids = encoding.ids
         if self._forbidden.isdisjoint(ids):
             return ids
@@ -118,7 +121,7 @@ class Tokenizer:
                 ids.append(token_id)
                 continue
             for character in text[start:end]:
-                spelled = self._plain.encode(character, add_special_tokens=False).ids
+                spelled = _encoding(self._plain, character).ids
                 ids.extend(each for each in spelled if each not in self._forbidden)
         return ids
 
@@ -139,13 +142,28 @@ def _require_unicode(text: str) -> None:
 
 
 def _load(asset: bytes) -> tokenizers.Tokenizer:
-    try:
+    with _library_errors("the tokenizer is not a tokenizer.json"):
         library = tokenizers.Tokenizer.from_buffer(asset)
-    except Exception as error:  # the library raises nothing more precise
-        raise CoreError(f"the tokenizer is not a tokenizer.json: {error}") from error
     library.no_truncation()
     library.no_padding()
+    _encoding(library, _PROBE)
     return library
+
+
+def _encoding(library: tokenizers.Tokenizer, text: str) -> tokenizers.Encoding:
+    with _library_errors("the tokenizer does not encode"):
+        return library.encode(text, add_special_tokens=False)
+
+
+@contextmanager
+def _library_errors(what: str) -> Iterator[None]:
+    """CoreError for whatever the library raises: nothing more precise than Exception, and panics, which are not even that."""
+    try:
+        yield
+    except BaseException as error:
+        if isinstance(error, Exception) or type(error).__name__ == "PanicException":
+            raise CoreError(f"{what}: {error}") from error
+        raise
 
 
 def _over_same_model(library: tokenizers.Tokenizer, also_special: Collection[str] = ()) -> tokenizers.Tokenizer:

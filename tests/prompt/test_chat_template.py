@@ -184,6 +184,29 @@ def test_a_template_that_does_not_compile_stops_the_start(compiled: Callable[[st
         compiled("a\n{% if %}")
 
 
+# Deeper than the parser goes, or than the Python that Jinja makes of it may be nested.
+DEEP = {
+    "braces": "{" * 100_000,
+    "parentheses": "{{ " + "(" * 300 + "1" + ")" * 300 + " }}",
+    "signs": "{{ " + "-" * 5000 + "1 }}",
+    "sums": "{{ " + "+".join(["messages"] * 3000) + " }}",
+    "filters": "{{ messages" + "|list" * 5000 + " }}",
+    "attributes": "{{ messages" + ".a" * 5000 + " }}",
+    "lists": "{{ " + "[" * 3000 + "]" * 3000 + " }}",
+    "loops": "{% for x in messages %}" * 40 + "{% endfor %}" * 40,
+    "conditions": "{% if messages %}" * 2000 + "{% endif %}" * 2000,
+    "macros": "{% macro m() %}" * 200 + "{% endmacro %}" * 200,
+}
+
+
+@pytest.mark.parametrize("source", DEEP.values(), ids=DEEP)
+def test_a_template_that_is_nested_too_deeply_stops_the_start(
+    compiled: Callable[[str], ChatTemplate], source: str
+) -> None:
+    with pytest.raises(ContractError, match="the chat template does not compile"):
+        compiled(source)
+
+
 WEATHER = {
     "type": "function",
     "function": {

@@ -192,6 +192,13 @@ def test_threads_with_different_permissions_do_not_disturb_each_other(default_to
             assert ids == expected[each]
 
 
+def _bpe(**model: object) -> bytes:
+    """A tokenizer.json around these settings of its model."""
+    decoder = {"type": "ByteLevel", "add_prefix_space": True, "trim_offsets": True}
+    settings = {"type": "BPE", "vocab": {"a": 0}, "merges": [], **model}
+    return json.dumps({"version": "1.0", "decoder": decoder, "model": settings}).encode()
+
+
 @pytest.mark.parametrize(
     ("asset", "message"),
     [
@@ -212,6 +219,8 @@ def test_threads_with_different_permissions_do_not_disturb_each_other(default_to
             b'{"version":"1.0","decoder":{"type":"ByteLevel","add_prefix_space":true,"trim_offsets":true},"model":{"type":"BPE","vocab":{"a":4000000000},"merges":[]}}',
             "largest token id is 4,000,000,000",
         ),
+        (_bpe(unk_token="gone"), "Unk token `gone` not found in the vocabulary"),
+        (_bpe(vocab={"a": 0, "b": 1, "ab": 2}, merges=["a b"], continuing_subword_prefix="ab#"), "out of range"),
     ],
 )
 def test_an_asset_that_is_no_usable_tokenizer_is_refused(asset: bytes, message: str) -> None:
