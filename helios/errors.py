@@ -42,9 +42,10 @@ class ContextLengthError(RequestError):
 
     code = "context_length_exceeded"
 
-    def __init__(self, n_prompt_tokens: int, limit_tokens: int) -> None:
+    def __init__(self, n_prompt_tokens: int, limit_tokens: int, *, is_least: bool = False) -> None:
+        """`is_least`: it has so many or more."""
         super().__init__(
-            f"prompt has {n_prompt_tokens:,} tokens, the limit is {limit_tokens:,}",
+            f"prompt has {n_prompt_tokens:,} tokens{' or more' if is_least else ''}, the limit is {limit_tokens:,}",
             hint="shorten the messages or serve with a larger --context",
             param="messages",
         )

@@ -66,11 +66,14 @@ class ChatTemplate:
         self.takes_tools = "tools" in names
         self.reserved_names = frozenset(RESERVED).union(environment.globals)
 
-    def encode(self, conversation: Conversation) -> list[int]:
-        """The prompt tokens of a conversation. InvalidValueError when the template does not take it."""
+    def encode(self, conversation: Conversation, most_tokens: int | None = None) -> list[int]:
+        """The prompt tokens of a conversation. InvalidValueError when the template does not take it, ContextLengthError where its
+        text surely has more than `most_tokens`."""
         self._check(conversation)
         shield = Shield(self._controls.spellings, _texts(conversation), self._source)
         text = self._render(conversation, shield)
+        if most_tokens is not None:
+            self._controls.check_length(shield.uncover(text) if shield.is_used else text, most_tokens)
         if not shield.is_used:
             return self._controls.encode(text)
         tokens: list[int] = []

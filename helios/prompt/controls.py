@@ -26,6 +26,10 @@ class ControlTokens:
         """The template's text, in which people's text spells nothing."""
         return self._tokenizer.encode(text, allow_special=True)
 
+    def check_length(self, text: str, most_tokens: int) -> None:
+        """Raise ContextLengthError where a prompt of this text surely has more tokens."""
+        self._tokenizer.check_length(text, most_tokens)
+
     def encode_plain(self, text: str) -> list[int]:
         """People's text, whatever it spells."""
         return self._plain.encode(text, allow_special=False)

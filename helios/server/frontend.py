@@ -122,7 +122,7 @@ class Frontend:
     def prepare_chat(self, body: bytes, read: ChatReader = read_chat_request) -> PreparedCall:
         """A chat request's body to generation requests, in the form that `read` knows."""
         request = read(parse_body(body), self._limits, secrets.randbits(64))
-        tokens = self.chat_tokens(request.conversation)
+        tokens = self.chat_tokens(request.conversation, fits=True)
         reading = self._chat_reading(request.structured, tokens)
         opening = self._opening(reading) if request.structured.is_constrained else Opening.ANSWER
         grammar = self._grammar(request.structured, opening)
@@ -141,7 +141,7 @@ class Frontend:
         fields = parse_body(body)
         request = read_completion_request(fields, self._limits, secrets.randbits(64))
         grammar = self.plain_grammar(request.structured)
-        prompts = [self.prompt_tokens(prompt) for prompt in request.prompts]
+        prompts = [self.prompt_tokens(prompt, fits=True) for prompt in request.prompts]
         texts = [text for text in map(self._prompt_text, request.prompts) for _ in range(request.options.n_choices)]
         requests = self._requests(prompts, request.options, grammar, None)
         _check_scores(requests, "echo" if request.echoes else "prompt_logprobs")
@@ -154,9 +154,10 @@ class Frontend:
             shows_prompt_logprobs=fields.value("prompt_logprobs") is not None,
         )
 
-    def chat_tokens(self, conversation: Conversation) -> list[int]:
-        """The tokens of a conversation that the assistant is to continue."""
-        return self._template.encode(conversation)
+    def chat_tokens(self, conversation: Conversation, *, fits: bool = False) -> list[int]:
+        """The tokens of a conversation that the assistant is to continue. `fits`: a text that is much longer than the context is
+        refused (ContextLengthError) and not encoded."""
+        return self._template.encode(conversation, self._context_tokens - 1 if fits else None)
 
     def count_chat(self, body: bytes, read: ChatReader) -> int:
         """The length of a chat request's prompt, which may be longer than the context."""
@@ -165,17 +166,20 @@ class Frontend:
     def render_chat(self, body: bytes) -> Rendered:
         """The prompt of a chat request's body, which fits the context."""
         request = read_chat_request(parse_body(body), self._limits, 0)
-        return Rendered(self._fitting(self.chat_tokens(request.conversation)), request.options)
+        return Rendered(self._fitting(self.chat_tokens(request.conversation, fits=True)), request.options)
 
     def render_completion(self, body: bytes) -> list[Rendered]:
         """The same of a plain completion's, each prompt."""
         request = read_completion_request(parse_body(body), self._limits, 0)
-        return [Rendered(self._fitting(self.prompt_tokens(prompt)), request.options) for prompt in request.prompts]
+        prompts = (self.prompt_tokens(prompt, fits=True) for prompt in request.prompts)
+        return [Rendered(self._fitting(tokens), request.options) for tokens in prompts]
 
-    def prompt_tokens(self, prompt: Prompt, *, adds_bos: bool = True) -> list[int]:
-        """The tokens of a raw prompt. It is the caller's whole input, so control tokens may be spelled in it."""
+    def prompt_tokens(self, prompt: Prompt, *, adds_bos: bool = True, fits: bool = False) -> list[int]:
+        """The tokens of a raw prompt. It is the caller's whole input, so control tokens may be spelled in it. `fits` as above."""
         if not isinstance(prompt, str):
             return list(prompt)
+        if fits:
+            self._tokenizer.check_length(prompt, self._context_tokens - 1)
         tokens = self._tokenizer.encode(prompt, allow_special=True)
         return self._bos_tokens + tokens if adds_bos else tokens
 

@@ -11,19 +11,22 @@ import json
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import cached_property
 from itertools import accumulate, groupby, pairwise
 from typing import Any, Self
 
 import numpy as np
 import tokenizers
 
-from helios.errors import CoreError, InvalidValueError
+from helios.errors import ContextLengthError, CoreError, InvalidValueError
 from helios.tokenizer.byte_table import ByteTable
+from helios.tokenizer.least_tokens import LeastTokens
 
 _MAX_VOCABULARY = 1 << 24
 _GROUP = 2048  # ids
 # Letters, marks, controls, every width of UTF-8: a vocabulary that lacks what its own settings name fails on one of them.
 _PROBE = "a B\t1\n\0\x7f\xa0é中\u2581\ufffd😀\U0010ffff"
+_MOST_UTF8_NBYTES = 4  # of a character; a token has one at least
 _BYTE_TOKEN = re.compile(r"<0x([0-9A-F]{2})>")
 
 
@@ -64,6 +67,19 @@ class Tokenizer:
         if self._forbidden.isdisjoint(ids):
             return ids
         return self._respell(text, encoding)
+
+    def check_length(self, text: str, most_tokens: int) -> None:
+        """Raise ContextLengthError where `text` surely has more tokens than that. It is not encoded for it, which takes 1.5 s for a
+        mebibyte."""
+        if len(text) * _MOST_UTF8_NBYTES <= most_tokens:
+            return
+        n_least = self._least_tokens.of(text)
+        if n_least > most_tokens:
+            raise ContextLengthError(n_least, most_tokens, is_least=True)
+
+    @cached_property
+    def _least_tokens(self) -> LeastTokens:
+        return LeastTokens(self._open, self._all_bytes)
 
     def guarded(self, texts: Iterable[str]) -> Tokenizer:
         """This vocabulary with the tokens `texts` special as well: plain text yields them as little as any other special one."""

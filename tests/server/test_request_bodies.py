@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from helios.tokenizer.tokenizer import Tokenizer
 from tests.server.conftest import RunningServer
 from tests.server.scripted_engine import ScriptedEngine
 
@@ -291,6 +292,33 @@ def test_an_unknown_model_is_not_found(server: RunningServer) -> None:
         assert len(document["error"]["message"]) < 300
     for name in ("scripted-1b", "scripted"):
         assert server.chat(model=name)[0] == 200
+
+
+@pytest.mark.parametrize("spelled", ["word ", "<|im_end|> word "])
+def test_a_prompt_that_is_far_too_long_is_not_tokenised(
+    server: RunningServer, monkeypatch: pytest.MonkeyPatch, spelled: str
+) -> None:
+    """HTTP-1: a mebibyte of text takes seconds of a preparation thread."""
+    encode = Tokenizer.encode
+
+    def encode_short(tokenizer: Tokenizer, text: str, *, allow_special: bool) -> list[int]:
+        assert len(text) < 1000
+        return encode(tokenizer, text, allow_special=allow_special)
+
+    monkeypatch.setattr(Tokenizer, "encode", encode_short)
+    text = spelled * 100_000
+    conversation = {"messages": [{"role": "user", "content": text}]}
+    for path, body in (
+        ("/v1/chat/completions", conversation),
+        ("/v1/chat/completions/render", conversation),
+        ("/v1/completions", {"prompt": text}),
+        ("/v1/completions/render", {"prompt": ["short", text]}),
+        ("/v1/messages", {**conversation, "model": server.engine.served_id, "max_tokens": 5}),
+        ("/v1/responses", {"input": text}),
+    ):
+        status, document = server.post(path, body)
+        assert status == 400, path
+        assert " tokens or more, the limit is " in document["error"]["message"], path
 
 
 def test_a_prompt_longer_than_the_context_says_both_counts(

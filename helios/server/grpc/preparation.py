@@ -107,7 +107,7 @@ class Preparation:
         )
 
     def _prompt_tokens(self, options: GenerateOptions) -> tuple[int, ...]:
-        tokens = self._frontend.prompt_tokens(options.prompt)
+        tokens = self._frontend.prompt_tokens(options.prompt, fits=not options.n_kept)
         if options.n_kept:
             n_most = self._context_tokens - (options.stopping.n_most or 1)
             if options.n_kept > n_most:
