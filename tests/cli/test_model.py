@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from helios.cli import model
+from helios.corefile.ed25519 import IN_PROCESS, Ed25519
 from helios.errors import MissingFileError
 from helios.ignition import prepared_core as cache_of_cores
 from helios.ignition import pull
@@ -22,9 +23,16 @@ def prepared(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     calls: list[Any] = []
 
     def prepared_core(
-        path: Path, progress: Any, *, options: cache_of_cores.PrepareOptions, target: Target, source_sha256: bytes
+        path: Path,
+        progress: Any,
+        *,
+        options: cache_of_cores.PrepareOptions,
+        target: Target,
+        source_sha256: bytes,
+        ed25519: Ed25519,
     ) -> Path:
         assert source_sha256 == hashlib.sha256(path.read_bytes()).digest()
+        assert ed25519 is IN_PROCESS
         calls.append((path, options, target))
         progress(1, 2)
         return Path("made.core")
