@@ -80,7 +80,7 @@ class Generation:
         self.inbox = inbox
         self._key = key
         self._cancel = cancel
-        self._events: deque[Event] = deque()
+        self._events: list[Event] = []
         self._waiter: asyncio.Future[None] | None = None
         self._loop = asyncio.get_running_loop()
         self._has_ended = False
@@ -95,8 +95,7 @@ class Generation:
                 await self._waiter
             finally:
                 self._waiter = None
-        batch = list(self._events)
-        self._events.clear()
+        batch, self._events = self._events, []
         return batch
 
     def cancel(self) -> None:
@@ -112,6 +111,9 @@ class Generation:
             self._waiter.set_result(None)
 
 
+Batch = list[tuple[Generation, list[Event]]]
+
+
 class _Inbox:
     """What the worker has for the generations of one event loop. It wakes the loop once a delivery, by an eventfd: that takes half
     of what `call_soon_threadsafe` does, which sends on a socket and reads it twice."""
@@ -119,17 +121,15 @@ class _Inbox:
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         """Call it on the loop."""
         self._loop = loop
-        self._delivered: deque[tuple[Generation, list[Event]]] = deque()
+        self._delivered: deque[Batch] = deque()
         self._eventfd = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
         self._free = weakref.finalize(self, os.close, self._eventfd)
         self._is_open = True
         loop.add_reader(self._eventfd, self._take)
 
-    def put(self, generation: Generation, events: list[Event]) -> None:
-        """On any thread, like `wake`, which follows, and `close`; one of them at a time."""
-        self._delivered.append((generation, events))
-
-    def wake(self) -> None:
+    def put(self, batch: Batch) -> None:
+        """On any thread, like `close`; one of them at a time."""
+        self._delivered.append(batch)
         if self._is_open:
             os.eventfd_write(self._eventfd, 1)
 
@@ -147,8 +147,8 @@ class _Inbox:
 
     def _hand_out(self) -> None:
         while self._delivered:
-            generation, events = self._delivered.popleft()
-            generation._receive(events)
+            for generation, events in self._delivered.popleft():
+                generation._receive(events)
 
     def _leave(self) -> None:
         self._hand_out()
@@ -334,17 +334,20 @@ class Engine:
     def _deliver(self, delivery: Delivery) -> None:
         """On the worker thread: hand a round's events to their loops, one wake-up for each loop."""
         now_s = time.monotonic()
-        inboxes: set[_Inbox] = set()
+        take = self._lifecycle.take
+        batches: dict[_Inbox, Batch] = {}
         with self._lock:
             for key, events in delivery:
                 generation = self._generations[key]
-                self._lifecycle.take(generation.times, events, now_s)
-                generation.inbox.put(generation, events)
-                inboxes.add(generation.inbox)
+                take(generation.times, events, now_s)
+                batch = batches.get(generation.inbox)
+                if batch is None:
+                    batches[generation.inbox] = batch = []
+                batch.append((generation, events))
                 if isinstance(events[-1], ENDINGS):
                     del self._generations[key]
-            for inbox in inboxes:
-                inbox.wake()
+            for inbox, batch in batches.items():
+                inbox.put(batch)
 
     # -- state
 

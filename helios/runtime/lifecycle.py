@@ -49,20 +49,17 @@ class Lifecycle:
         """Events of one sequence that are delivered now."""
         for event in events:
             if isinstance(event, Token):
-                self._take_token(times, now_s)
+                last_s, times.last_token_s = times.last_token_s, now_s
+                if last_s is None:
+                    self._first_token_s.observe(now_s - times.arrived_s)
+                else:
+                    self._gap_s.observe(now_s - last_s)
             elif isinstance(event, Failed):
                 self._n_failed += 1
             elif isinstance(event, Finished) and event.reason is FinishReason.CANCELLED:
                 self._n_cancelled += 1
             elif isinstance(event, Finished):
                 self._finish(times, event, now_s)
-
-    def _take_token(self, times: Times, now_s: float) -> None:
-        if times.last_token_s is None:
-            self._first_token_s.observe(now_s - times.arrived_s)
-        else:
-            self._gap_s.observe(now_s - times.last_token_s)
-        times.last_token_s = now_s
 
     def _finish(self, times: Times, event: Finished, now_s: float) -> None:
         if event.reason is FinishReason.CANCELLED:

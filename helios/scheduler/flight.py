@@ -14,7 +14,7 @@ from helios.errors import DeviceError, InternalError
 from helios.scheduler.costs import CostRecord
 from helios.scheduler.counters import SchedulerCounters
 from helios.scheduler.programs import ProgramTable, RoundKind
-from helios.scheduler.round import Round, Snapshot
+from helios.scheduler.round import Lane, Round, Snapshot
 from helios.scheduler.sequence import Sequence
 
 N_FRAMES = 2
@@ -84,16 +84,15 @@ class Flights:
         self.completed_s = now_s
         if flight.round_.program is not None:
             self._costs.observe_round(flight.round_.program.index, flight.round_.n_rows, duration_s, now_s)
-            if flight.kind is RoundKind.DECODE:
-                self._count_grammar(flight)
-            else:
+            if flight.kind is not RoundKind.DECODE:
                 self._observe_prompt(flight, duration_s)
+            elif flight.is_alone:
+                self._count_grammar(flight.round_.lanes)
         return flight
 
-    def _count_grammar(self, flight: Flight) -> None:
-        if flight.is_alone:
-            n_constrained = sum(1 for x in flight.round_.lanes if x.sequence.request.constraint is not None)
-            self._counters.n_mixed_grammar_steps += 0 < n_constrained < len(flight.round_.lanes)
+    def _count_grammar(self, lanes: tuple[Lane, ...]) -> None:
+        n_constrained = sum(1 for lane in lanes if lane.sequence.request.constraint is not None)
+        self._counters.n_mixed_grammar_steps += 0 < n_constrained < len(lanes)
 
     def _observe_prompt(self, flight: Flight, duration_s: float) -> None:
         """Of a mixed round, what its streams would have taken alone does not count."""
