@@ -34,7 +34,8 @@ class Tally:
 
     async def next_batch(self) -> list[Event]:
         batch = await self._generation.next_batch()
-        self.n_output_tokens += sum(isinstance(event, Token) for event in batch)
+        for event in batch:
+            self.n_output_tokens += isinstance(event, Token)
         if self.first_token_s is None and self.n_output_tokens:
             self.first_token_s = self._clock()
         if isinstance(last := batch[-1], Finished):

@@ -7,8 +7,8 @@ with an error, which is raised once everything before it was given out.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
-from typing import Protocol
+from dataclasses import replace
+from typing import NamedTuple, Protocol
 
 from helios.errors import HeliosError, InternalError, ShuttingDownError
 from helios.output.events import (
@@ -35,16 +35,14 @@ class Events(Protocol):
     def cancel(self) -> None: ...
 
 
-@dataclass(frozen=True, slots=True)
-class Part:
+class Part(NamedTuple):
     """An event with the tokens that its text came from, where anybody asked for them."""
 
     event: OutputEvent
     tokens: tuple[TokenPart, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Delta:
+class Delta(NamedTuple):
     """What came since the last one. `tokens` are all of them, shown or not, EOS and stop tokens included."""
 
     tokens: tuple[Token, ...]
@@ -143,8 +141,10 @@ class Choice:
 
     def _parts(self, events: Sequence[OutputEvent]) -> list[Part]:
         """What is shown of the events that one token made certain."""
+        if not events:
+            return []
         tokens: Iterator[Sequence[TokenPart]] = _NO_TOKENS
-        if self._attribution is not None and events:
+        if self._attribution is not None:
             texts = [event for event in events if isinstance(event, ContentDelta | ReasoningDelta)]
             tokens = iter(self._attribution.take([(event.text, type(event)) for event in texts]))
         return [self._part(event, tokens) for event in events]

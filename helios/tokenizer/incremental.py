@@ -10,8 +10,6 @@ import codecs
 
 from helios.tokenizer.tokenizer import Tokenizer, unknown_token
 
-_UTF8 = codecs.getincrementaldecoder("utf-8")
-
 
 class IncrementalDecoder:
     """Holds the bytes of an unfinished character, at most three. One for each sequence; `flush` makes it ready for another.
@@ -19,18 +17,22 @@ class IncrementalDecoder:
     A space that encoding adds in front of a text stands at the beginning of the prompt, so every space here is the model's own.
     """
 
-    __slots__ = ("_table", "_utf8")
+    __slots__ = ("_table", "_unfinished")
 
     def __init__(self, tokenizer: Tokenizer, skip_special: bool = True) -> None:
         self._table = tokenizer.byte_table(skip_special=skip_special)
-        self._utf8 = _UTF8("replace")
+        self._unfinished = b""
 
     def push(self, token_id: int) -> str:
         """The text that this token completes, often empty. InvalidValueError for an unknown id."""
         if not 0 <= token_id < len(self._table):
             raise unknown_token(token_id, len(self._table))
-        return self._utf8.decode(self._table[token_id])
+        spelled = self._unfinished + self._table[token_id]
+        text, n_decoded = codecs.utf_8_decode(spelled, "replace", False)
+        self._unfinished = spelled[n_decoded:]
+        return text
 
     def flush(self) -> str:
         """End the text here: U+FFFD for a character that stayed unfinished, else nothing."""
-        return self._utf8.decode(b"", final=True)
+        unfinished, self._unfinished = self._unfinished, b""
+        return unfinished.decode(errors="replace")
