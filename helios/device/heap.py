@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import ctypes
 
-_MMAP_THRESHOLD, _ARENA_MAX = -3, -8  # M_... of malloc.h
+_TRIM_THRESHOLD, _MMAP_THRESHOLD, _ARENA_MAX = -1, -3, -8  # M_... of malloc.h
 LARGE_BYTES = 256 << 10
+SPARE_BYTES = 1 << 20  # with less, a loop that fills and frees the end of the heap faults its pages in again and again
 
 
 def keep_small() -> None:
@@ -16,6 +17,7 @@ def keep_small() -> None:
     gives it back whatever lies behind it. Call it before threads start."""
     _call("mallopt", _ARENA_MAX, 1)
     _call("mallopt", _MMAP_THRESHOLD, LARGE_BYTES)
+    _call("mallopt", _TRIM_THRESHOLD, SPARE_BYTES)
 
 
 def trim() -> None:

@@ -7,7 +7,7 @@ writer waits until the kernel has taken all, and a reader that takes nothing for
 from __future__ import annotations
 
 import asyncio
-from email.utils import formatdate
+import time
 
 import h11
 
@@ -41,7 +41,8 @@ class ResponseWriter:
     # -- the Wire of an exchange
 
     def send_head(self, status: int, headers: Headers) -> None:
-        all_headers = [*headers, ("Date", formatdate(usegmt=True)), ("Server", "helios")]
+        date = time.strftime("%a, %d %b %Y %H:%M:%S GMT", time.gmtime())
+        all_headers = [*headers, ("Date", date), ("Server", "helios")]
         if self.is_last:
             all_headers.append(("Connection", "close"))
         encoded = [(name.encode("latin-1"), value.encode("latin-1")) for name, value in all_headers]

@@ -7,6 +7,7 @@ that nobody holds. Whatever is in the way (place, permissions, architecture) is 
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import fcntl
 import json
@@ -115,8 +116,7 @@ def _hold(tree: Path) -> bool:
 
 
 def _unpack(archive: Path, tree: Path) -> None:
-    import compileall  # which no later start needs, nor these
-    import zipfile
+    import zipfile  # which no later start needs
     import zlib
 
     print(f"helios: unpacking into {tree}, once", file=sys.stderr)
@@ -127,7 +127,8 @@ def _unpack(archive: Path, tree: Path) -> None:
             names = [n for n in source.namelist() if n.startswith(("app/", "site/")) and not foreign(n)]
             source.extractall(partial, names)
         # Half of a start without it, and who runs may not be allowed, or not wish (PYTHONDONTWRITEBYTECODE), to write it later.
-        compileall.compile_dir(partial, quiet=2)
+        for path in partial.rglob("*.py"):
+            _write_bytecode(path)
         (partial / IN_USE).touch()
         partial.rename(tree)
     except BaseException as error:
@@ -135,6 +136,32 @@ def _unpack(archive: Path, tree: Path) -> None:
         if isinstance(error, zipfile.BadZipFile | zlib.error | EOFError):
             sys.exit(f"helios: {archive} is damaged ({error}); download it or build it again")
         raise
+
+
+def _write_bytecode(path: Path) -> None:
+    """Compile a source, without its docstrings: nobody reads them in a server, and they would take 2 MB of each."""
+    import ast
+    import importlib.util
+    import marshal
+    import struct
+
+    with contextlib.suppress(SyntaxError, ValueError):  # of another Python, or a template: who imports it is told
+        module = ast.parse(path.read_bytes(), path)
+        blocks: list[Any] = [module]
+        while blocks:
+            body = blocks.pop().body
+            match body:
+                case [ast.Expr(ast.Constant(str())) as text]:
+                    body[0] = ast.copy_location(ast.Pass(), text)
+                case [ast.Expr(ast.Constant(str())), *_]:
+                    del body[0]
+            blocks += [each for each in body if isinstance(each, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef)]
+        code = compile(module, path, "exec", dont_inherit=True)
+        found = path.stat()
+        header = struct.pack("<4s3I", importlib.util.MAGIC_NUMBER, 0, int(found.st_mtime), found.st_size)
+        compiled = Path(importlib.util.cache_from_source(path))
+        compiled.parent.mkdir(exist_ok=True)
+        compiled.write_bytes(header + marshal.dumps(code))
 
 
 def _foreign_extensions() -> Callable[[str], bool]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import importlib.util
+import marshal
 import os
 import platform
 import random
@@ -13,9 +14,11 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from scripts.building import launcher
 from scripts.building.project import running_python
 from tests.repo.sources import ROOT
 from tests.scripts.building.small_zipapp import OWN_TAG, make_zipapp
@@ -86,6 +89,35 @@ def test_sources_are_compiled_when_they_are_unpacked_whatever_the_environment_sa
     for source in sources:
         bytecode = Path(importlib.util.cache_from_source(source)).read_bytes()
         assert int.from_bytes(bytecode[8:12], "little") == int(source.stat().st_mtime)  # so it is taken
+
+
+def test_bytecode_is_that_of_the_source_without_docstrings(tmp_path: Path) -> None:
+    """Assertions and the lines of a traceback stay. What does not compile is left to who imports it."""
+    source = tmp_path / "sample.py"
+    source.write_text(
+        '"""Module."""\n'
+        "from __future__ import annotations\n"
+        "class Only:\n"
+        '    """Class,\n    in two lines."""\n'
+        "class Both:\n"
+        '    """Class."""\n'
+        "    def method(self):\n"
+        '        """Method."""\n'
+        "        assert not self, __doc__\n"
+        '        return "kept"\n'
+    )
+    launcher._write_bytecode(source)
+    code = marshal.loads(Path(importlib.util.cache_from_source(source)).read_bytes()[16:])
+    names: dict[str, Any] = {}
+    exec(code, names)
+    assert "__doc__" not in names
+    assert [names["Only"].__doc__, names["Both"].__doc__, names["Both"].method.__doc__] == [None] * 3
+    assert names["Both"].method(None) == "kept"
+    with pytest.raises(AssertionError) as raised:
+        names["Both"]().method()
+    assert raised.traceback[-1].lineno + 1 == 10
+    (tmp_path / "template.py").write_text("{{ name }} = ]")
+    launcher._write_bytecode(tmp_path / "template.py")
 
 
 def test_the_exit_status_is_that_of_main(tmp_path: Path) -> None:
