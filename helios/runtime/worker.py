@@ -182,7 +182,7 @@ class ModelWorker:
         """Deliver what is untold, then this: the events of requests that have not ended."""
         with self._ending:
             untold, self._untold = self._untold, []
-            for part in (untold, delivery):
+            for part in filter(None, (untold, delivery)):
                 events_of = [(key, events) for key, events in part if key in self._open]
                 self._open.difference_update([key for key, events in events_of if isinstance(events[-1], ENDINGS)])
                 if events_of:

@@ -23,14 +23,17 @@ DEVICE_LIMIT = 2
 
 def check_completions(round_: Round, completions: List[LaneCompletion], vocabulary: int) -> None:
     """Raise DeviceError naming the first lane and field that is not what the round must yield."""
-    name = round_.program.name if round_.program is not None else "a round without a program"
     if len(completions) != len(round_.lanes):
-        raise DeviceError(f"{name}: {len(completions)} lanes completed, {len(round_.lanes)} were submitted")
+        raise DeviceError(f"{_name(round_)}: {len(completions)} lanes completed, {len(round_.lanes)} were submitted")
     for index, (lane, completion) in enumerate(zip(round_.lanes, completions, strict=True)):
         if _is_plain(lane, completion, vocabulary):
             continue
         for field, found, expected in _differences(lane, completion, vocabulary):
-            raise DeviceError(f"{name} lane {index}: {field} is {found}, {expected} expected")
+            raise DeviceError(f"{_name(round_)} lane {index}: {field} is {found}, {expected} expected")
+
+
+def _name(round_: Round) -> str:
+    return round_.program.name if round_.program is not None else "a round without a program"
 
 
 def _is_plain(lane: Lane, found: LaneCompletion, vocabulary: int) -> bool:
