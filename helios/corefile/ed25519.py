@@ -7,10 +7,11 @@ server asks a child that ends with its start. The answers are the same.
 from __future__ import annotations
 
 import contextlib
+import os
 import subprocess
 import sys
 from types import TracebackType
-from typing import IO, Protocol, Self
+from typing import IO, NoReturn, Protocol, Self
 
 from helios.errors import InternalError
 
@@ -100,8 +101,10 @@ class InChild:
         raise InternalError(f"the process that checks signatures ended with status {self._child.wait()}")
 
 
-def answer(questions: IO[bytes], answers: IO[bytes]) -> None:
-    """What the child does, until nobody asks any more."""
+def answer(questions: IO[bytes], answers: IO[bytes]) -> NoReturn:
+    """What the child does, until nobody asks any more. It ends without Python's tidying up, for which its parent would wait."""
+    IN_PROCESS.public_key(b"")  # loads the library while the parent does other things
+    IN_PROCESS.is_valid(b"", b"", b"")
     with contextlib.suppress(EOFError, BrokenPipeError):
         while True:
             what, *arguments = [_read(questions) for _ in range(_N_PARTS)]
@@ -109,6 +112,7 @@ def answer(questions: IO[bytes], answers: IO[bytes]) -> None:
                 _write(answers, b"yes" if IN_PROCESS.is_valid(*arguments) else b"no")
             else:
                 _write(answers, IN_PROCESS.public_key(arguments[0]) or b"")
+    os._exit(0)
 
 
 def _write(pipe: IO[bytes], *parts: bytes) -> None:
