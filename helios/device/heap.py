@@ -9,7 +9,7 @@ import ctypes
 
 _TRIM_THRESHOLD, _MMAP_THRESHOLD, _ARENA_MAX = -1, -3, -8  # M_... of malloc.h
 LARGE_BYTES = 256 << 10
-SPARE_BYTES = 512 << 10  # with less, a loop that fills and frees the end of the heap faults its pages in again and again
+SPARE_BYTES = 512 << 10  # with less, who fills and frees the end of the heap faults its pages in again and again
 
 
 def keep_small() -> None:
