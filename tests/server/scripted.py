@@ -94,6 +94,9 @@ class ScriptedDevice:
 
     # -- ModelRuntime
 
+    def make_current(self) -> None:
+        """It is everywhere."""
+
     @property
     def n_in_flight(self) -> int:
         return len(self._in_flight)
