@@ -57,8 +57,11 @@ class Place:
         return len(self.rows)
 
     def row_of(self, number: int, destination: Destination) -> NDArray[Any]:
-        """A row that holds `number` in each of its elements; integers wrap to the destination's 32 bits."""
-        row = np.full(destination.element_words, number, np.int64).astype(destination.dtype).view(self.rows.dtype)
+        """A row that holds `number` in each of its elements; integers wrap to the destination's 32 bits. However wide a row of
+        integers is, it takes the memory of one."""
+        row = np.broadcast_to(np.array(number, np.int64).astype(destination.dtype), destination.element_words)
+        if row.dtype != self.rows.dtype:
+            row = np.ascontiguousarray(row).view(self.rows.dtype)
         return row if self.rows.ndim == 2 else row.reshape(())
 
     def check(self, source: ValueSource | str, value: NDArray[Any]) -> int:
