@@ -13,7 +13,7 @@ from typing import Any
 
 from helios.errors import InvalidValueError
 from helios.prompt.conversation import Message, ToolCall
-from helios.server.fields import Fields, checked_text, parse_json
+from helios.server.fields import Fields, checked_text, fault_of, parse_json
 
 # OpenAI renamed `system` to `developer`; templates know the old name.
 _ROLES = {"system": "system", "developer": "system", "user": "user", "assistant": "assistant", "tool": "tool"}
@@ -127,7 +127,7 @@ def read_arguments(function: Fields) -> dict[str, Any]:
     try:
         arguments = parse_json(text)
     except json.JSONDecodeError as error:
-        raise InvalidValueError(f"{param} is not JSON: {error.msg} at character {error.pos:,}", param=param) from error
+        raise InvalidValueError(f"{param} is not JSON: {fault_of(error)}", param=param) from error
     except (RecursionError, ValueError) as error:
         raise InvalidValueError(f"{param} is not JSON that can be read", param=param) from error
     if not isinstance(arguments, dict):

@@ -114,7 +114,7 @@ def parse_body(body: bytes) -> Fields:
     except UnicodeDecodeError as error:
         raise InvalidValueError(f"the body is not UTF-8 at byte {error.start:,}") from error
     except json.JSONDecodeError as error:
-        raise InvalidValueError(f"the body is not JSON: {error.msg} at character {error.pos:,}") from error
+        raise InvalidValueError(f"the body is not JSON: {fault_of(error)}") from error
     except RecursionError as error:
         raise InvalidValueError("the body is nested too deeply") from error
     except ValueError as error:  # a number with thousands of digits
@@ -129,16 +129,21 @@ def parse_json(text: str) -> Any:
     return json.loads(text, parse_constant=_refuse_constant)
 
 
+def fault_of(error: json.JSONDecodeError) -> str:
+    """What is wrong with JSON text, and where."""
+    return f"{error.msg.removesuffix(' at')} at character {error.pos:,}"
+
+
 def _refuse_constant(name: str) -> None:
     raise InvalidValueError(f"the body is not JSON: {name} is no number")
 
 
 def _shown(value: object) -> str:
-    """A value for a message, shortened: containers by their kind, so that nobody's document is echoed."""
+    """A value for a message, shortened: containers by their kind and length, so that nobody's document is echoed."""
     if value is None:
         return "null"
     if isinstance(value, list):
-        return "a list"
+        return f"a list of {len(value):,}" if value else "an empty list"
     if isinstance(value, dict):
         return "an object"
     text = json.dumps(value)

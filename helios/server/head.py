@@ -76,7 +76,8 @@ def parse_head(parser: h11.Connection, raw: bytes, n_most_fields: int) -> h11.Re
     try:
         request = parser.next_event()
     except h11.RemoteProtocolError as error:
-        raise WireError(error.error_status_hint, f"the request is not valid HTTP/1.1: {error}") from error
+        fault = str(error).partition(": bytearray(")[0]  # of the library, which goes on to show the line as Python does
+        raise WireError(error.error_status_hint, f"the request is not valid HTTP/1.1: {fault}") from error
     if not isinstance(request, h11.Request):
         raise WireError(400, "the request is not valid HTTP/1.1")
     return request

@@ -54,6 +54,12 @@ FOREIGN = {
 }
 
 
+@pytest.mark.parametrize("raw", [GET.replace(b" ", b"  "), GET.replace(b"Host:", b"Host :"), b"nonsense\r\n\r\n"])
+def test_a_refusal_speaks_of_http_and_not_of_python(raw: bytes) -> None:
+    with pytest.raises(WireError, match=r"^the request is not valid HTTP/1\.1: [\w ]+$"):
+        read(raw)
+
+
 @pytest.mark.parametrize("field", FOREIGN.values(), ids=FOREIGN)
 def test_foreign_bytes_are_refused_at_the_first_of_them(field: bytes) -> None:
     """Research 1.13. Byte by byte as well as whole, and before the head is complete."""

@@ -284,6 +284,20 @@ def test_the_largest_token_id_is_accepted(server: RunningServer) -> None:
     assert_error(server.chat(logit_bias={str(last + 1): 1})[1], f"logit_bias[{last + 1}]")
 
 
+@pytest.mark.parametrize(
+    ("body", "says"),
+    [
+        (b'{"user": "a\x01"}', "the body is not JSON: Invalid control character at character 11"),
+        (b'{"user": "a', "the body is not JSON: Unterminated string starting at character 9"),
+        (b"[1, 2]", "the body must be a JSON object, not a list of 2"),
+        (b'{"messages": []}', "messages must be a list of at least one message, not an empty list"),
+        (b'{"messages": [{"role": "user", "content": "a"}], "stop": ["a", "b", "c", "d", "e"]}', ", not a list of 5"),
+    ],
+)
+def test_a_refusal_says_what_is_wrong_and_where(server: RunningServer, body: bytes, says: str) -> None:
+    assert refused(server, body, "/v1/chat/completions")["error"]["message"].endswith(says)
+
+
 def test_an_unknown_model_is_not_found(server: RunningServer) -> None:
     for name in ("other", "", "x" * 5000, "scripted-1b/../x"):
         status, document = server.chat(model=name)
