@@ -25,9 +25,8 @@ HELIOS_INLINE V load_up_to(const E* x, int32_t i, int32_t n, E fill) {
   return load<V>(lanes);
 }
 HELIOS_INLINE WideInt ids_from(int32_t i) {
-  int32_t lanes[kWide];
-  for (int r = 0; r < kWide; r++) lanes[r] = i + r;
-  return load<WideInt>(lanes);
+  alignas(64) static constexpr int32_t kLanes[16] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
+  return splat<WideInt>(i) + load<WideInt>(kLanes);
 }
 
 struct Logits {
