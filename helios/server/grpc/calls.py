@@ -6,6 +6,7 @@ one that is aborted before it generates never runs on.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 
@@ -18,14 +19,32 @@ class Call:
     def __init__(self) -> None:
         self.is_aborted = False
         self._generations: list[Tally] = []
+        self._waiting: asyncio.Task[bool] | None = None  # for its turn
 
     def add(self, generation: Tally) -> None:
         self._generations.append(generation)
         if self.is_aborted:
             generation.cancel()
 
+    async def take(self, turns: asyncio.Semaphore) -> bool:
+        """Wait for a turn, which is the caller's to release. False: the call was aborted before it had one."""
+        if self.is_aborted:
+            return False
+        waiting = self._waiting = asyncio.create_task(turns.acquire())
+        try:
+            return await waiting
+        except asyncio.CancelledError:
+            if not waiting.cancelled():  # the turn came with the end
+                turns.release()
+            task = asyncio.current_task()
+            if not self.is_aborted or task is None or task.cancelling():
+                raise
+            return False
+
     def abort(self) -> None:
         self.is_aborted = True
+        if self._waiting is not None:
+            self._waiting.cancel()
         self.cancel()
 
     def cancel(self) -> None:

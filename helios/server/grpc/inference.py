@@ -41,7 +41,7 @@ class InferenceService:
             prepared = await self._prepare(message, context, is_stream=False)
             shown = prepared.options.shown
             if shown.has_whole:
-                await self._take_whole_turn(held)
+                await self._take_whole_turn(call, held)
             (sequence,) = self._start(prepared, context, call, held)
             delta = await _collect(sequence)
             _note(context, 0, delta)
@@ -56,7 +56,7 @@ class InferenceService:
         with self._admitted(message, context) as (call, held):
             prepared = await self._prepare(message, context, is_stream=True)
             if prepared.options.shown.has_whole:
-                await self._take_whole_turn(held)
+                await self._take_whole_turn(call, held)
             sequences = self._start(prepared, context, call, held)
             stream = _Stream(context, prepared, self._services)
             await _together([stream.send_sequence(sequence) for sequence in sequences])
@@ -83,9 +83,9 @@ class InferenceService:
         context.tell(message.request_id, prepared.options.cache.unknown_actions)
         return prepared
 
-    async def _take_whole_turn(self, held: ExitStack) -> None:
-        await self._whole.acquire()
-        held.callback(self._whole.release)
+    async def _take_whole_turn(self, call: Call, held: ExitStack) -> None:
+        if await call.take(self._whole):
+            held.callback(self._whole.release)
 
     def _start(
         self, prepared: PreparedGeneration, context: CallContext, call: Call, held: ExitStack

@@ -14,9 +14,10 @@ from hypothesis import strategies as st
 
 from helios.scheduler.distribution import Distribution
 from helios.scheduler.request import Token
-from helios.server.grpc.schema import inference_pb2
+from helios.server.grpc.schema import control_pb2, inference_pb2
 from helios.server.grpc.whole_vocabulary import MAX_REPORTED, N_MOST_CALLS, candidates
-from tests.server.grpc.conftest import Client, RunningGrpc, request_of, wait_until
+from tests.server.grpc.conftest import Client, RunningGrpc, finish_of, request_of, wait_until
+from tests.server.grpc.validator import FinishInfo, check_stream
 from tests.server.scripted_engine import ScriptedEngine
 
 Info = inference_pb2.CandidateTokenInfo
@@ -100,6 +101,28 @@ def test_calls_that_report_all_take_turns_and_one_that_is_cancelled_gives_its_tu
     calls[0].cancel()
     wait_until(lambda: len(engine.generations) == N_MOST_CALLS + 2)
     for call in (*calls, plain):
+        call.cancel()
+    wait_until(lambda: engine.n_admitted == 0)
+
+
+def test_an_abort_ends_a_call_that_waits_for_its_turn(reporting: RunningGrpc) -> None:
+    """Control.Abort: in every phase, and the turns that there are stay with their calls."""
+    engine, client = reporting.engine, reporting.client()
+    calls: list[Any] = [client.open(request_of(response=ALL)) for _ in range(N_MOST_CALLS)]
+    wait_until(lambda: len(engine.generations) == N_MOST_CALLS)
+    request = request_of(response=ALL, request_id="mine")
+    waiting = client.open(request)
+    wait_until(lambda: engine.n_admitted == N_MOST_CALLS + 1)
+    client.control("Abort", control_pb2.AbortResponse, request_ids=["mine"])
+    responses = list(waiting)
+    check_stream(request, responses)
+    assert finish_of(responses).finish_reason == FinishInfo.ABORTED
+    further = client.open(request_of(response=ALL))
+    wait_until(lambda: engine.n_admitted == N_MOST_CALLS + 1)
+    assert len(engine.generations) == N_MOST_CALLS + 1, "of which the last is the aborted one"
+    calls[0].cancel()
+    wait_until(lambda: len(engine.generations) == N_MOST_CALLS + 2)
+    for call in (*calls, further):
         call.cancel()
     wait_until(lambda: engine.n_admitted == 0)
 
