@@ -6,7 +6,7 @@ It knows argument lists (`cuda_src/kernels.h` is the reference), nothing of mode
 from __future__ import annotations
 
 from helios.ignition.capture import PAGE_COUNT, ProgramCapture, Tensor
-from helios.ignition.operations import Inputs, State
+from helios.ignition.operands import Inputs, State
 from helios.ignition.preparation.geometry import ServingGeometry
 
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from helios.contract.schema import contract_pb2 as pb
 from helios.contract.schema import execution_pb2 as execution
 from helios.ignition.capture import Buffer, Capture, ProgramCapture, Tensor
-from helios.ignition.operations import Inputs, State
+from helios.ignition.operands import Inputs, State
 from helios.ignition.preparation.geometry import (
     COMPLETION_HEADER_NBYTES,
     COMPLETION_LANE_NBYTES,

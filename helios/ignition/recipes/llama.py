@@ -17,7 +17,7 @@ from helios.errors import CheckpointError
 from helios.ignition import operations as ops
 from helios.ignition.capture import Capture, ProgramCapture, Tensor
 from helios.ignition.checkpoints.gguf import Gguf
-from helios.ignition.operations import Activation, AttentionShape, Rows, Weight
+from helios.ignition.operands import Activation, AttentionShape, Rows, RowTable, Weight, floats
 from helios.ignition.preparation.contract import Surface, declare_surface
 from helios.ignition.preparation.geometry import ServingGeometry, program_shapes
 from helios.ignition.preparation.kv_format import KvFormat
@@ -217,13 +217,13 @@ def _generate(program: ProgramCapture, decoder: DenseDecoder) -> None:
 def _logits(program: ProgramCapture, decoder: DenseDecoder, rows: Rows, gather: Tensor, x: Activation) -> Activation:
     """The head over row gather[i] of x."""
     last = _normed(program, rows, gather, x, decoder.final_norm, decoder.hyper.epsilon)
-    logits = ops.floats(program, rows, decoder.surface.geometry.vocabulary)
+    logits = floats(program, rows, decoder.surface.geometry.vocabulary)
     ops.linear(program, rows, last(decoder.head), decoder.head, logits)
     return logits
 
 
 def _attention_block(
-    program: ProgramCapture, decoder: DenseDecoder, layer: Layer, index: int, table: ops.RowTable, x: Activation
+    program: ProgramCapture, decoder: DenseDecoder, layer: Layer, index: int, table: RowTable, x: Activation
 ) -> None:
     hyper, surface, rows = decoder.hyper, decoder.surface, table.rows
     shape = AttentionShape(
@@ -234,7 +234,7 @@ def _attention_block(
     page_table, geometry = surface.state.page_table, surface.geometry
 
     normed = _normed(program, rows, table.identity, x, layer.attention_norm, hyper.epsilon)
-    qkv = ops.floats(program, rows, hyper.qkv_width)
+    qkv = floats(program, rows, hyper.qkv_width)
     column = 0
     for weight in layer.qkv:
         ops.linear(program, rows, normed(weight), weight, qkv, column=column)
@@ -252,15 +252,15 @@ def _attention_block(
 
 
 def _feed_forward_block(
-    program: ProgramCapture, decoder: DenseDecoder, layer: Layer, table: ops.RowTable, x: Activation
+    program: ProgramCapture, decoder: DenseDecoder, layer: Layer, table: RowTable, x: Activation
 ) -> None:
     hyper, rows = decoder.hyper, table.rows
     normed = _normed(program, rows, table.identity, x, layer.feed_forward_norm, hyper.epsilon)
-    gate = ops.floats(program, rows, hyper.n_ff)
+    gate = floats(program, rows, hyper.n_ff)
     if len(layer.gate_up) == 1:
         ops.linear_silu_gate(program, rows, normed(layer.gate_up[0]), layer.gate_up[0], gate)
     else:
-        up = ops.floats(program, rows, hyper.n_ff)
+        up = floats(program, rows, hyper.n_ff)
         biases = (layer.gate_bias, layer.up_bias)
         for weight, bias, y in zip(layer.gate_up, biases, (gate, up), strict=True):
             ops.linear(program, rows, normed(weight), weight, y)

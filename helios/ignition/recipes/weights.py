@@ -17,7 +17,7 @@ from helios.errors import CheckpointError
 from helios.ignition.capture import Capture, Tensor
 from helios.ignition.checkpoints.ggml_types import dequantize
 from helios.ignition.checkpoints.gguf import Gguf, GgufTensor
-from helios.ignition.operations import Weight
+from helios.ignition.operands import Weight
 from helios.ignition.preparation.layouts import Bytes, Layout, layout_for
 
 PLAIN_LAYOUT = "f32"  # vectors and tables, as they are
