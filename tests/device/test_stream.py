@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import threading
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -34,6 +35,26 @@ def log(device: Device) -> BoundBuffer:
     return BoundBuffer("log", schema.BUFFER_KIND_STATE, device.allocate(size_bytes).address, size_bytes)
 
 
+class Gate:
+    """What a graph waits for until it is opened."""
+
+    def __init__(self, device: Device) -> None:
+        memory = device.pinned(4)
+        self._word = memory.view.view(np.int32)
+        self._word[0] = 0
+        self.buffer = BoundBuffer("gate", schema.BUFFER_KIND_INPUT, memory.address, 4)
+
+    def open(self) -> None:
+        self._word[0] = 1
+
+
+@pytest.fixture
+def gate(device: Device) -> Iterator[Gate]:
+    gate = Gate(device)
+    yield gate
+    gate.open()
+
+
 def entries(device: Device, log: BoundBuffer) -> list[int]:
     """What was appended, read with every stream at rest."""
     device.cudart.call("cudaDeviceSynchronize")
@@ -47,6 +68,15 @@ def appending(device: Device, log: BoundBuffer, *values: int, sleep_ms: int = 0)
     for i, value in enumerate(values):
         nodes.append(kernel_node(device.kernels, "append.1", {"log": (0, 0)}, [i], capacity=LOG_CAPACITY, value=value))
     return instantiate(device, program(*nodes), [log], 0)
+
+
+def gated(device: Device, log: BoundBuffer, gate: Gate, value: int) -> GraphExec:
+    """A graph that waits for the gate, then appends `value`."""
+    nodes = [
+        kernel_node(device.kernels, "wait.1", {"gate": (1, 0)}),
+        kernel_node(device.kernels, "append.1", {"log": (0, 0)}, [0], capacity=LOG_CAPACITY, value=value),
+    ]
+    return instantiate(device, program(*nodes), [log, gate.buffer], 0)
 
 
 def test_work_on_one_stream_runs_in_the_order_of_submission(device: Device, log: BoundBuffer) -> None:
@@ -66,49 +96,56 @@ def test_a_stream_waits_for_an_event_of_another(device: Device, log: BoundBuffer
         assert entries(device, log) == [1, 2]
 
 
-def test_streams_without_an_event_between_them_run_side_by_side(device: Device, log: BoundBuffer) -> None:
-    slow, fast = appending(device, log, 1, sleep_ms=50), appending(device, log, 2)
+def test_streams_without_an_event_between_them_run_side_by_side(device: Device, log: BoundBuffer, gate: Gate) -> None:
+    slow, fast = gated(device, log, gate, 1), appending(device, log, 2)
     with device.new_stream() as other:
         slow.launch(device.stream)
         fast.launch(other)
+        other.synchronize()
+        gate.open()
         assert entries(device, log) == [2, 1]
 
 
-def test_a_wait_is_for_the_record_that_was_the_latest_then(device: Device, log: BoundBuffer) -> None:
-    slow, fast = appending(device, log, 1, sleep_ms=50), appending(device, log, 2)
+def test_a_wait_is_for_the_record_that_was_the_latest_then(device: Device, log: BoundBuffer, gate: Gate) -> None:
+    slow, fast = gated(device, log, gate, 1), appending(device, log, 2)
     with device.new_stream() as other, device.new_event() as event:
         event.record(device.stream)
         other.wait_event(event)
         slow.launch(device.stream)
         event.record(device.stream)  # later than the wait: it does not hold the other stream back
         fast.launch(other)
+        other.synchronize()
+        gate.open()
         assert entries(device, log) == [2, 1]
 
 
-def test_an_event_says_whether_it_was_passed(device: Device, log: BoundBuffer) -> None:
+def test_an_event_says_whether_it_was_passed(device: Device, log: BoundBuffer, gate: Gate) -> None:
     with device.new_event() as event:
         assert event.is_done()
         event.synchronize()
         event.record(device.stream)
         event.synchronize()
-        graph = appending(device, log, 1, sleep_ms=40)
+        graph = gated(device, log, gate, 1)
         graph.launch(device.stream)
         event.record(device.stream)
         assert not event.is_done()
+        gate.open()
         event.synchronize()
         assert event.is_done()
         assert entries(device, log) == [1]
 
 
-def test_waiting_for_an_event_lets_other_python_threads_run(device: Device, log: BoundBuffer) -> None:
-    graph = appending(device, log, 1, sleep_ms=60)
+def test_waiting_for_an_event_lets_other_python_threads_run(device: Device, log: BoundBuffer, gate: Gate) -> None:
+    """The gate is opened by a thread that takes a while, most of it within the wait."""
+    graph = gated(device, log, gate, 1)
     n_rounds, is_waiting = 0, True
 
     def count() -> None:
         nonlocal n_rounds
-        while is_waiting:
+        while is_waiting and n_rounds < 50:
             n_rounds += 1
             time.sleep(0.001)
+        gate.open()
 
     counter = threading.Thread(target=count)
     with device.new_event() as event:
@@ -118,7 +155,7 @@ def test_waiting_for_an_event_lets_other_python_threads_run(device: Device, log:
         event.synchronize()
         is_waiting = False
         counter.join()
-    assert n_rounds > 2
+    assert n_rounds == 50
 
 
 def test_two_overlapping_frames_each_keep_their_own_input(device: Device) -> None:
@@ -207,10 +244,11 @@ def test_handles_of_another_kind_and_the_default_stream_are_refused(device: Devi
         assert device.cudart.function("cudaFree")(device.stream.handle) == 1
 
 
-def test_a_graph_may_be_destroyed_while_it_runs(device: Device, log: BoundBuffer) -> None:
-    graph = appending(device, log, 1, sleep_ms=30)
+def test_a_graph_may_be_destroyed_while_it_runs(device: Device, log: BoundBuffer, gate: Gate) -> None:
+    graph = gated(device, log, gate, 1)
     graph.launch(device.stream)
     graph.close()
+    gate.open()
     assert entries(device, log) == [1]
 
 

@@ -16,7 +16,7 @@ from selenium.webdriver.common.keys import Keys
 from selenium.webdriver.remote.webelement import WebElement
 from selenium.webdriver.support.wait import WebDriverWait
 
-DEADLINE_S = 20
+DEADLINE_S = 120
 _FLAGS = (
     "--headless=new",
     "--no-sandbox",  # CI runs as root

@@ -25,7 +25,7 @@ from tests.server.scripted_engine import ScriptedEngine
 from tests.tokenizer import vocabularies
 from tests.tokenizer.conftest import tokenizer_of
 
-DEADLINE_S = 10.0
+DEADLINE_S = 120.0  # no test waits so long unless something is wrong
 
 
 def wait_until(condition: Callable[[], bool], limit_s: float = DEADLINE_S) -> None:

@@ -10,7 +10,7 @@ from collections.abc import Callable
 import pytest
 
 from helios.errors import AdmissionError, DeviceError
-from tests.server.conftest import RunningServer, events_of, raw_chat, wait_until
+from tests.server.conftest import DEADLINE_S, RunningServer, events_of, raw_chat, wait_until
 from tests.server.scripted_engine import ScriptedEngine
 from tests.server.test_connection import read_all
 
@@ -67,13 +67,13 @@ def test_a_client_that_goes_while_its_prompt_is_prepared_is_forgotten(
 
     def slow_encode(text: str, *, allow_special: bool) -> list[int]:
         is_encoding.set()
-        may_encode.wait(10)
+        may_encode.wait(DEADLINE_S)
         return encode(text, allow_special=allow_special)
 
     monkeypatch.setattr(engine.tokenizer, "encode", slow_encode, raising=False)
     running, waiting = server.connect(), server.connect()
     running.sendall(raw_chat())
-    assert is_encoding.wait(10)
+    assert is_encoding.wait(DEADLINE_S)
     waiting.sendall(raw_chat())
     wait_until(lambda: engine.n_admitted == 2)
     running.close()
@@ -240,7 +240,7 @@ def test_shutdown_lets_open_answers_finish(start_server: Callable[..., RunningSe
     generation.give(engine.eos_tokens[0])
     received += read_all(busy)
     assert b"[DONE]" in received
-    stopping.join(10)
+    stopping.join(DEADLINE_S)
     assert not stopping.is_alive()
 
 

@@ -279,7 +279,7 @@ def test_late_headers_and_bodies_are_refused(start_server: Callable[..., Running
 
 
 def test_an_idle_connection_is_closed_without_a_word(start_server: Callable[..., RunningServer]) -> None:
-    server = start_server(idle_timeout=0.1)
+    server = start_server(idle_timeout=0.5)
     connection = server.connect()
     connection.sendall(HEALTH)
     assert read_response(connection, bytearray())[0] == 200

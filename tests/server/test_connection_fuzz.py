@@ -12,7 +12,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tests.server.conftest import RunningServer, raw_chat, wait_until
+from tests.server.conftest import DEADLINE_S, RunningServer, raw_chat, wait_until
 from tests.server.test_connection import HEALTH
 
 # What says that a version or a transfer coding is none of ours is a 5xx by RFC 9110 and no fault of the server.
@@ -83,7 +83,7 @@ def no_traceback(caplog: pytest.LogCaptureFixture) -> Iterator[None]:
 
 def say(server: RunningServer, pieces: list[bytes]) -> bytes:
     """Send the pieces and everything that comes back until the server closes; a hang is a TimeoutError."""
-    with socket.create_connection(server.address, timeout=10) as connection:
+    with socket.create_connection(server.address, timeout=DEADLINE_S) as connection:
         received = b""
         try:
             for piece in pieces:

@@ -24,7 +24,7 @@ from helios.scheduler.request import FinishReason, GenerationRequest
 from helios.scheduler.round import LaneCompletion, Round
 from helios.settings import Settings
 from helios.tokenizer.tokenizer import Tokenizer
-from tests.server.conftest import RunningServer, events_of, raw_chat, run_server, wait_until
+from tests.server.conftest import DEADLINE_S, RunningServer, events_of, raw_chat, run_server, wait_until
 from tests.server.scripted import CONTEXT_TOKENS, N_SLOTS, PAGE_TOKENS, ScriptedDevice, scripted_engine
 from tests.server.scripted_engine import TEMPLATE, plain_frontend
 
@@ -236,7 +236,7 @@ def test_a_server_that_drains_is_held_up_no_longer_than_the_fault_takes_to_show(
     wait_until(lambda: not broken.engine.is_ready())
     broken.device.finds = is_decode
     assert client.failed_with() == broken.code
-    stopping.join(10)
+    stopping.join(DEADLINE_S)
     assert not stopping.is_alive()
     assert broken.statistics()["requests_admitted"] == 0
 

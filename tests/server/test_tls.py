@@ -90,7 +90,7 @@ def test_who_does_not_shake_hands_is_dropped(
     start_server: Callable[..., RunningServer], certificate: Certificate, caplog: pytest.LogCaptureFixture
 ) -> None:
     """A silent client, half a hello, and one who speaks plainly; others are served, and nothing is logged of them."""
-    server = start_server(header_timeout=0.2, **certificate.settings)
+    server = start_server(header_timeout=1, **certificate.settings)
     with server.connect() as silent, server.connect() as half, server.connect() as plain:
         half.sendall(b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03")
         plain.sendall(HEALTH)

@@ -15,6 +15,8 @@
 #define APPEND(F) F(X, log) F(I, capacity) F(I, value)
 // Each of n tasks sleeps.
 #define SLEEP(F) F(I, n) F(I, milliseconds)
+// Waits until `gate` is not zero, for a minute at most. One task.
+#define WAIT(F) F(R, gate)
 // y[i] = x[i] + 1, one task.
 #define INCREMENT(F) F(R, x) F(W, y) F(I, n)
 // Sums the first word of every page into total. One task.
@@ -24,7 +26,8 @@
 
 #define TEST_KERNELS(X)                                                                                   \
   X(count_tasks, "count_tasks.1", COUNT_TASKS) X(append, "append.1", APPEND) X(sleep, "sleep.1", SLEEP)   \
-  X(increment, "increment.1", INCREMENT) X(sum_pages, "sum_pages.1", SUM_PAGES) X(fail, "fail.1", FAIL)
+  X(wait, "wait.1", WAIT) X(increment, "increment.1", INCREMENT) X(sum_pages, "sum_pages.1", SUM_PAGES)   \
+  X(fail, "fail.1", FAIL)
 
 #define TEST_STRUCT(id, name, list) typedef struct { list(HELIOS_FIELD) } Args_##id;
 TEST_KERNELS(TEST_STRUCT)
@@ -58,6 +61,13 @@ void sleep_run(const void* args, int32_t, int32_t) {
   const int32_t milliseconds = as<Args_sleep>(args).milliseconds;
   const timespec length{milliseconds / 1000, milliseconds % 1000 * 1000000L};
   nanosleep(&length, nullptr);
+}
+
+uint64_t one_word(const void*, uint32_t) { return 4; }
+void wait_run(const void* args, int32_t, int32_t) {
+  const std::atomic<int32_t>& gate = *static_cast<const std::atomic<int32_t>*>(as<Args_wait>(args).gate);
+  const timespec millisecond{0, 1000000L};
+  for (int i = 0; i < 60000 && gate.load() == 0; i++) nanosleep(&millisecond, nullptr);
 }
 
 uint64_t increment_extent(const void* args, uint32_t) { return words(as<Args_increment>(args).n); }
@@ -113,6 +123,7 @@ HeliosKernel kernels[] = {
     TEST_ENTRY(count_tasks, count_tasks_extent, count_tasks_n),
     TEST_ENTRY(append, append_extent, one_task),
     TEST_ENTRY(sleep, no_extent, sleep_n),
+    TEST_ENTRY(wait, one_word, one_task),
     TEST_ENTRY(increment, increment_extent, one_task),
     TEST_ENTRY(sum_pages, sum_pages_extent, one_task),
     TEST_ENTRY(fail, no_extent, fail_n),

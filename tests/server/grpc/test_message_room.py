@@ -82,7 +82,7 @@ def test_a_message_waits_until_there_is_room(answering: ScriptedEngine, start: C
 def test_who_sends_nothing_loses_its_turn_and_is_told(
     answering: ScriptedEngine, start: Callable[..., RunningGrpc]
 ) -> None:
-    client = start(answering, body_timeout=0.2, **ONE_MESSAGE).client()
+    client = start(answering, body_timeout=1, **ONE_MESSAGE).client()
     silent = SilentCall(client)
     try:
         assert client.generate("hi").outputs.text == "Hello"
@@ -174,13 +174,13 @@ def read_to_the_end(connection: socket.socket) -> None:
 
 def test_a_running_answer_holds_no_room(served: RunningGrpc, start: Callable[..., RunningGrpc]) -> None:
     """A turn ends when the message is prepared, and the time for it with it."""
-    client = start(served.engine, body_timeout=0.2, **ONE_MESSAGE).client()
+    client = start(served.engine, body_timeout=1, **ONE_MESSAGE).client()
     calls = [client.open(request_of("hi")) for _ in range(3)]
     generations = served.engine.generations
     deadline = threading.Event()
     while len(generations) < 3:
         assert not deadline.wait(0.005)
-    assert not deadline.wait(0.4), "longer than the time for a message"
+    assert not deadline.wait(1.2), "longer than the time for a message"
     for generation in list(generations):
         for token in (*served.engine.tokenizer.encode("Hi", allow_special=False), served.engine.eos_tokens[0]):
             generation.give(token)

@@ -210,7 +210,7 @@ def test_an_unknown_method_or_service_is_unimplemented(client: Client) -> None:
     for path in ("/vllm.Inference/Other", "/vllm.Generate/Generate", "/vllm.Control/Shutdown"):
         method = client.channel.unary_unary(path)
         with pytest.raises(grpc.RpcError) as caught:
-            method(b"", timeout=10)
+            method(b"", timeout=DEADLINE_S)
         assert caught.value.code() is grpc.StatusCode.UNIMPLEMENTED
 
 
@@ -220,7 +220,7 @@ def test_an_unknown_method_or_service_is_unimplemented(client: Client) -> None:
 def test_bytes_that_are_no_request_are_an_error(client: Client, data: bytes) -> None:
     method = client.channel.unary_unary("/vllm.Inference/Generate")
     with pytest.raises(grpc.RpcError) as caught:
-        method(data, timeout=10)
+        method(data, timeout=DEADLINE_S)
     assert caught.value.code() is grpc.StatusCode.INVALID_ARGUMENT
     assert client.generate().outputs.HasField("finish_info")
 
