@@ -55,6 +55,7 @@ class KernelLibrary:
         offset, size_bytes = c_size_t(), c_size_t()
         self._cudart.call("cudaFuncGetParamInfo", handle, 0, byref(offset), byref(size_bytes))
         has_more = self._cudart.function("cudaFuncGetParamInfo")(handle, 1, byref(c_size_t()), byref(c_size_t()))
+        self._cudart.function("cudaGetLastError")()  # it is not there, and that is no error
         if has_more == SUCCESS or (offset.value, size_bytes.value) != (0, signature.args_size_bytes):
             raise DeviceError(
                 f"kernel {signature.name!r} takes {size_bytes.value} bytes in the device code and "

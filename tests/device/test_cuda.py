@@ -5,7 +5,9 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import os
+import re
 import struct
+import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -26,7 +28,7 @@ from helios.runtime.capacities import GPU_MEMORY_SHARE, choose_capacities, choos
 from helios.runtime.selection import select_programs
 from helios.settings import Settings
 from scripts.building.cuda import ARCHITECTURES, PTX_ARCHITECTURE
-from tests.device.compiling import NATIVE, compile_cpp, need_cuda_library
+from tests.device.compiling import NATIVE, ROOT, compile_cpp, need_cuda_library
 from tests.device.launching import kernel_node, program
 from tests.end_to_end.devices import NAMESPACE, prepared
 from tests.ignition.tiny_model import TinyModel
@@ -202,6 +204,12 @@ def test_all_device_code_is_loaded_and_every_kernel_found(script: Script, gpu_pa
         assert device.kernels.handles.keys() == device.kernels.table.signatures.keys()
 
 
+def test_no_error_is_left_for_others_who_ask_for_the_last_one(script: Script) -> None:
+    """Another user of the runtime in this process would take it for its own."""
+    with Device.open("cuda") as device:
+        assert device.cudart.function("cudaPeekAtLastError")() == 0
+
+
 def test_threads_other_than_the_first_use_the_same_gpu(script: Script, gpu_path: Path) -> None:
     with Device.open("cuda:1") as device:
         for call in (
@@ -336,6 +344,18 @@ def test_a_core_that_was_prepared_where_no_gpu_is_is_served_on_one(
             error = server.post("/v1/completions", asked, status=500)["error"]
             assert error["code"] == "device_error"
     script()
+
+
+def test_the_end_to_end_suite_passes_on_the_device_cuda(gpu_path: Path) -> None:
+    """Issue 7: one suite with a device parameter; `cuda` is among its devices where there is one, as the stand-in says."""
+    environment = os.environ | {
+        "HELIOS_CUDART": str(gpu_path),
+        "HELIOS_TEST_KERNELS": str(libraries.simt_kernel_library()),
+    }
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-k", "cuda", "tests/end_to_end"]
+    result = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
+    assert result.returncode == 0, result.stdout[-3000:]
+    assert re.search(r"^\d+ passed, \d+ deselected", result.stdout, re.MULTILINE)
 
 
 def test_the_cache_takes_the_memory_of_a_gpu_that_is_free_beside_the_model(script: Script, tmp_path: Path) -> None:
