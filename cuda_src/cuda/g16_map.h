@@ -44,4 +44,10 @@ __device__ G16Map g16_map(const Args& a) {
           kOutput == kG16SiluGate ? 2 * n_out_groups : n_out_groups};
 }
 
+// The calling block's tile in a form, if it has one.
+template <class Form>
+__device__ __forceinline__ void run_tile(const G16Map& map, uint8_t* shared) {
+  if (blockIdx.x < Form::n_tiles(map.n_out, map.n_rows)) Form::run(map, shared, blockIdx.x);
+}
+
 }  // namespace helios::cuda

@@ -1,22 +1,27 @@
-// y = W x for g16k8 weights and bf16 rows on the tensor cores, in two forms with one sum. (sm_90a has forms of its own,
+// y = W x for g16k8 weights and bf16 rows on the tensor cores, in three forms with one sum. (sm_90a has forms of its own,
 // in linear_g16_warpgroup.h.)
 //
 // The blocks of 32 inputs are cut into kG16Parts parts by their number alone. A part's sum starts at zero and takes its
-// blocks in ascending order (add_block); an output is 0 + part 0 + part 1 + ... Both forms do this with one instruction
-// and one place for each weight, so a row has the same bits in either, alone or among many, in any place.
+// blocks in ascending order (add_block); an output is 0 + part 0 + part 1 + ... All forms do this with one instruction
+// and one place for each weight, so a row has the same bits in each, alone or among many, in any place.
 //
-// Few rows (live rows <= kFewRows), bound by memory: a thread block has 16 weight rows (or a gate group and its up
-// group) and 8 rows of x, each warp a part. Weights are the left operand, so 1 to 8 rows cost the tensor cores the same.
-// Each warp streams its part through a ring of its own in shared memory, 9 KB, by 16-byte cp.async; no warp waits for
-// another before the parts are added. In flight are 8 warps x (stages - 1) x the weights of a stage (q4_1: 4 x 640
-// bytes): 18 KB for q4_0, 20 for q4_1, 26 for q8_0, 40 for bf16, 20 to 35 for a gate and its up group; twice that on a
-// multiprocessor with two blocks. An H200 needs about 64 KB there: q4 falls short, by arithmetic; no GPU has run this
-// yet. Floor: the weights' bytes once, at the memory's bandwidth; above 8 rows they come again from the L2 cache.
+// FewRows, for 1 to 8 rows, and to 32 of a matrix with fewer than kSomeGroups groups, bound by memory: a thread block
+// has 16 weight rows (or a gate group and its up group) and 8 rows of x, each warp a part. Weights are the left
+// operand, so 1 to 8 rows cost the tensor cores the same. Each warp streams its part through a ring of its own in
+// shared memory, 9 KB, by 16-byte cp.async; no warp waits for another before the parts are added. In flight are 8
+// warps x (stages - 1) x the weights of a stage (q4_1: 4 x 640 bytes): 18 KB for q4_0, 20 for q4_1, 26 for q8_0, 40
+// for bf16, 20 to 35 for a gate and its up group; twice that on a multiprocessor with two blocks. An H200 needs about
+// 64 KB there: q4 falls short, by arithmetic; no GPU has run this yet. Floor: the weights' bytes once, at the
+// memory's bandwidth; above 8 rows they come again from the L2 cache.
 //
-// Many rows, bound by the tensor cores: a thread block has 128 weight rows and 64 rows of x, each warp 32 x 32 of it; stages of
-// one block of inputs, kStages of them, by the whole thread block. Floor: 2 * rows * n_in * n_out operations (twice for
-// f16) at the rate of mma.sync; a stage reads 128 weight rows and 64 x rows, so the L2 cache has to give 64 + 18 (q4_1)
-// bytes an input for 16,384 operations.
+// SomeRows, for 9 to 32 rows: a thread block has 64 weight rows and 32 rows of x, so that weights come once, and the
+// L2 cache has to give 2.7 bytes for one of q4_1 (FewRows: 10.8 for 32 rows); each warp 32 x 8 of it, stages of one
+// block of inputs by the whole thread block, 7 of them under way: 24 KB for q4_1, 9 of them weights, and 42 for bf16.
+// Floor: the weights' bytes once.
+//
+// ManyRows, bound by the tensor cores: the same with 128 weight rows and 64 rows of x, each warp 32 x 32 of it.
+// Floor: 2 * rows * n_in * n_out operations (twice for f16) at the rate of mma.sync; a stage reads 128 weight rows
+// and 64 x rows, so the L2 cache has to give 64 + 18 (q4_1) bytes an input for 16,384 operations.
 //
 // Registers, shared memory and blocks of a multiprocessor: linear_g16.cu.
 #pragma once
@@ -25,7 +30,7 @@
 
 namespace helios::cuda {
 
-constexpr int kFewRows = 32;
+constexpr int kFewRows = 32, kSomeGroups = 128;
 
 // Pieces of 16 bytes, one after the other, by n threads.
 __device__ __forceinline__ void copy_pieces(uint8_t* to, const uint8_t* from, int n_pieces, int me, int n) {
@@ -123,14 +128,19 @@ struct FewRows {
   }
 };
 
-template <class Weights, G16Output kOutput>
-struct ManyRows {
-  static constexpr int kTokens = 64, kGroups = 8, kWarpGroups = 2, kWarpTiles = 4;  // tiles of 8 rows of x
-  static constexpr int kXAt = kGroups * Weights::kNbytes, kSumsAt = kXAt + kTokens * kG16XNbytes;
+// A tile of kGroups groups and kTokens rows of x; each warp has two of the groups (of the SiLU gate, a gate group and its up
+// group) and kWarpTiles tiles of 8 rows.
+template <class Weights, G16Output kOutput, int kTokens_, int kGroups_>
+struct RowTiles {
+  static constexpr int kTokens = kTokens_, kGroups = kGroups_, kWarpGroups = 2, kGroupWarps = kGroups / kWarpGroups,
+                       kWarpTiles = kTokens / 8 * kGroupWarps / kG16Warps;
+  static constexpr int kXPieces = kTokens * kG16XNbytes / 16;
+  static constexpr int kXAt = kGroups * Weights::kNbytes, kSumsAt = kXAt + kXPieces * 16;
   static constexpr int kStageNbytes = kSumsAt + (Weights::kHasOffset ? kTokens * 4 : 0);
-  static constexpr int kTile = kWarpGroups * kWarpTiles * 4, kSumsNbytes = kG16Threads * kTile * 4;
-  static constexpr int kStages = 48 * 1024 / kStageNbytes < 4 ? 3 : 4, kNbytes = kSumsNbytes + kStages * kStageNbytes;
-  static_assert(kTokens * kG16XNbytes == kG16Threads * 16, "each thread copies a piece of x");
+  static constexpr int kTile = kWarpGroups * kWarpTiles * 4, kSumsNbytes = kG16Threads * kTile * 4, kStages = kWarpTiles == 1 ? 8 : 4,
+                       kNbytes = kSumsNbytes + kStages * kStageNbytes;
+  static_assert(kWarpTiles * 8 * (kG16Warps / kGroupWarps) == kTokens, "the warps have all rows");
+  static_assert(kXPieces <= kG16Threads, "a thread copies a piece of x");
 
   static __host__ __device__ int64_t n_tiles(int32_t n_out, int32_t n_rows) {
     const int64_t n_groups = int64_t((n_out + kG16Rows - 1) / kG16Rows) * (kOutput == kG16SiluGate ? 2 : 1);
@@ -150,9 +160,10 @@ struct ManyRows {
                     is_there);
     }
     const int32_t row = first_row + me / 4;
-    copy_async_16(stage + kXAt + 16 * me,
-                  map.x + int64_t(row < map.n_rows ? row : 0) * map.n_in + block * kG16Inputs + me % 4 * 8,
-                  row < map.n_rows);
+    if (me < kXPieces)
+      copy_async_16(stage + kXAt + 16 * me,
+                    map.x + int64_t(row < map.n_rows ? row : 0) * map.n_in + block * kG16Inputs + me % 4 * 8,
+                    row < map.n_rows);
     if (!Weights::kHasOffset || me >= kTokens) return;
     const int32_t of_sum = first_row + me;
     copy_async_4(stage + kSumsAt + 4 * me, map.sums + int64_t(of_sum < map.n_rows ? of_sum : 0) * map.n_blocks + block,
@@ -161,14 +172,20 @@ struct ManyRows {
 
   using Tile = float[kWarpGroups][kWarpTiles][4];
 
-  // Warp (i, j) = (warp % 4, warp / 4) has groups 2i and 2i+1 and rows 32j .. 32j+31 of the stage.
+  // Warp (i, j) = (warp % kGroupWarps, warp / kGroupWarps) has groups 2i and 2i+1, and the j-th kWarpTiles tiles.
+  static __device__ __forceinline__ int group_of_warp() {
+    return int(threadIdx.x) / kWarpLanes % kGroupWarps * kWarpGroups;
+  }
+  static __device__ __forceinline__ int row_of_warp() {
+    return int(threadIdx.x) / kWarpLanes / kGroupWarps * kWarpTiles * 8;
+  }
   static __device__ __forceinline__ void add_stage(const uint8_t* stage, Tile& acc) {
-    const int warp = int(threadIdx.x) / kWarpLanes, lane = int(threadIdx.x) % kWarpLanes;
+    const int lane = int(threadIdx.x) % kWarpLanes;
     HELIOS_UNROLL for (int group = 0; group < kWarpGroups; group++) {
       G16Fragment<Weights> weights;
-      read_fragment(stage + (warp % 4 * kWarpGroups + group) * Weights::kNbytes, lane, weights);
+      read_fragment(stage + (group_of_warp() + group) * Weights::kNbytes, lane, weights);
       HELIOS_UNROLL for (int tile = 0; tile < kWarpTiles; tile++) {
-        const int row = (warp / 4 * kWarpTiles + tile) * 8;
+        const int row = row_of_warp() + tile * 8;
         add_block(acc[group][tile], weights, fragment_of_rows(stage + kXAt + row * kG16XNbytes, lane),
                   reinterpret_cast<const float*>(stage + kSumsAt) + row + lane % 4 * 2);
       }
@@ -180,7 +197,7 @@ struct ManyRows {
                                                const float* sums) {
     const int lane = int(threadIdx.x) % kWarpLanes;
     constexpr int kOutputs = kOutput == kG16SiluGate ? kTile / 2 : kTile;
-    for (int i = 0; i < kOutputs; i++) {
+    HELIOS_NO_UNROLL for (int i = 0; i < kOutputs; i++) {
       const int group = i / (kWarpTiles * 4), tile = i / 4 % kWarpTiles, at = i % 4;
       const int32_t row = first_row + tile * 8 + lane % 4 * 2 + at % 2,
                     out_group = kOutput == kG16SiluGate ? first_group / 2 : first_group + group,
@@ -212,13 +229,16 @@ struct ManyRows {
       HELIOS_UNROLL for (int i = 0; i < kTile; i++)
         sums[i * kG16Threads] += acc[i / (kWarpTiles * 4)][i / 4 % kWarpTiles][i % 4];
     }
-    const int warp = int(threadIdx.x) / kWarpLanes;
-    store(map, first_group + warp % 4 * kWarpGroups, first_row + warp / 4 * kWarpTiles * 8, sums);
+    store(map, first_group + group_of_warp(), first_row + row_of_warp(), sums);
   }
 };
+template <class Weights, G16Output kOutput>
+using SomeRows = RowTiles<Weights, kOutput, 32, 4>;
+template <class Weights, G16Output kOutput>
+using ManyRows = RowTiles<Weights, kOutput, 64, 8>;
 
-// The grid has room for either form at any live count, and so for those of sm_90a: their tiles have as many weight rows or
-// more, and no fewer rows of x.
+// The grid has room for every form at any live count, and so for those of sm_90a: the tiles of up to 32 rows have as many weight
+// rows as the smallest or more, and no fewer rows of x.
 template <class Weights, G16Output kOutput>
 __host__ __device__ int64_t n_g16_blocks(int32_t n_out, int32_t rows_capacity) {
   const int64_t few = FewRows<Weights, kOutput>::n_tiles(n_out, rows_capacity < kFewRows ? rows_capacity : kFewRows);
@@ -229,6 +249,7 @@ __host__ __device__ int64_t n_g16_blocks(int32_t n_out, int32_t rows_capacity) {
 template <class Weights, G16Output kOutput>
 __host__ __device__ constexpr int64_t g16_shared_nbytes() {
   static_assert(FewRows<Weights, kOutput>::kNbytes <= kG16SharedNbytes, "few rows");
+  static_assert(SomeRows<Weights, kOutput>::kNbytes <= kG16SharedNbytes, "some rows");
   static_assert(ManyRows<Weights, kOutput>::kNbytes <= kG16SharedNbytes, "many rows");
   return kG16SharedNbytes;
 }
@@ -237,13 +258,14 @@ template <class Weights, G16Output kOutput, class Args>
 __device__ __forceinline__ void linear_g16(const Args& a) {
   HELIOS_DYNAMIC_SHARED(uint8_t, shared);
   const G16Map map = g16_map<Weights, kOutput>(a);
-  const int64_t tile = blockIdx.x;
-  if (has_warpgroups()) return WarpgroupForms<Weights, kOutput>::run(map, shared);
-  if (map.n_rows <= kFewRows) {
-    if (tile < FewRows<Weights, kOutput>::n_tiles(map.n_out, map.n_rows)) FewRows<Weights, kOutput>::run(map, shared, tile);
+  if (has_warpgroups()) {
+    WarpgroupForms<Weights, kOutput>::run(map, shared);
+  } else if (map.n_rows <= 8 || (map.n_rows <= kFewRows && map.n_groups < kSomeGroups)) {
+    run_tile<FewRows<Weights, kOutput>>(map, shared);
+  } else if (map.n_rows <= kFewRows) {
+    run_tile<SomeRows<Weights, kOutput>>(map, shared);
   } else {
-    if (tile < ManyRows<Weights, kOutput>::n_tiles(map.n_out, map.n_rows))
-      ManyRows<Weights, kOutput>::run(map, shared, tile);
+    run_tile<ManyRows<Weights, kOutput>>(map, shared);
   }
 }
 

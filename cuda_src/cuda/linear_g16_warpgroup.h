@@ -256,10 +256,6 @@ struct WarpgroupTile {
 template <class Weights, G16Output kOutput>
 struct WarpgroupForms {
   static constexpr int kManyGroups = 512;
-  template <class Tile>
-  static __device__ __forceinline__ void run_tile(const G16Map& map, uint8_t* shared) {
-    if (blockIdx.x < Tile::n_tiles(map.n_out, map.n_rows)) Tile::run(map, shared, blockIdx.x);
-  }
   static __device__ __forceinline__ void run(const G16Map& map, uint8_t* shared) {
     if (map.n_rows <= 8 && map.n_groups < kManyGroups) {
       run_tile<WarpgroupTile<Weights, kOutput, 8, 2, kOutput == kG16SiluGate ? 2 : 4>>(map, shared);

@@ -110,7 +110,7 @@ def test_what_is_asked_of_linear_maps_holds_on_sm_90a(layout: str) -> None:
         test_linear.test_a_row_that_is_not_finite_stays_alone(simt, layout)
 
 
-Run = Callable[[Case, Conduct], tuple[np.ndarray, str]]
+Run = Callable[[Case, Conduct], tuple[np.ndarray, str, int]]
 
 
 Plant = Callable[[dict[str, str]], Run]
@@ -145,12 +145,13 @@ def plant(tmp_path_factory: pytest.TempPathFactory) -> Plant:
     return compile_planted
 
 
-def run_planted(library: ctypes.CDLL, case: Case, conduct: Conduct) -> tuple[np.ndarray, str]:
-    """What linear.q4_1.g16k8 gives, and the emulator's failure."""
+def run_planted(library: ctypes.CDLL, case: Case, conduct: Conduct) -> tuple[np.ndarray, str, int]:
+    """What linear.q4_1.g16k8 gives, the emulator's failure, and how many bytes of weights it copied."""
     n_rows, n_in = case.x.shape
     stored = make_input(load("simt"), case.layout, case.x, CAPACITY).stored
     y, failure = np.zeros((CAPACITY, case.n_out), np.float32), ctypes.create_string_buffer(1000)
     order, seed, copies, architecture = conduct.words
+    n_copied = ctypes.c_uint64()
     arrays = (np.array([n_rows], np.int32), stored, case.weights.packed, y)
     library.run_planted(
         *(ctypes.c_void_p(array.ctypes.data) for array in arrays),
@@ -163,16 +164,19 @@ def run_planted(library: ctypes.CDLL, case: Case, conduct: Conduct) -> tuple[np.
             ctypes.c_uint64(seed),
             copies,
             architecture,
+            ctypes.c_uint64(case.weights.packed.nbytes),
+            ctypes.byref(n_copied),
             failure,
             ctypes.c_size_t(len(failure)),
         ),
     )
-    return y[:n_rows], failure.value.decode()
+    return y[:n_rows], failure.value.decode(), n_copied.value
 
 
 FEW, MANY = (40, 1760, 8), (140, 288, 33)  # the first takes more stages than its ring has
 RING, SOME = (40, 7840, 8), (70, 3936, 20)  # the same for the tiles of two teams
-LARGE = {"kManyGroups = 512": "kManyGroups = 1"}  # every matrix has the tile of large ones
+# Every matrix has the tiles of large ones.
+LARGE = {"kManyGroups = 512": "kManyGroups = 1", "kSomeGroups = 128": "kSomeGroups = 1"}
 FAULTS = {
     "few rows, the warp does not meet": (FEW, "__syncwarp();  // the stage", "// the stage"),
     "few rows, the parts are added too early": (FEW, "    __syncthreads();\n    const int me", "    const int me"),
@@ -226,17 +230,32 @@ def right(plant: Plant) -> Run:
     return plant({})
 
 
-def test_a_large_matrix_gives_the_bits_of_a_small_one_on_sm_90a(right: Run, plant: Plant) -> None:
+@pytest.fixture(scope="module")
+def large(plant: Plant) -> Run:
+    return plant(LARGE)
+
+
+@pytest.mark.parametrize("conducts", [CONDUCTS, SM_90A_CONDUCTS], ids=["sm_80", "sm_90a"])
+def test_a_large_matrix_gives_the_bits_of_a_small_one(right: Run, large: Run, conducts: list[Conduct]) -> None:
     """Design 7: the size of a matrix chooses a tile, never a sum."""
-    large = plant(LARGE)
-    for shape in (RING, (99, 288, 3), (5, 32, 8)):
+    for shape in (RING, SOME, (99, 288, 3), (5, 32, 8), (140, 288, 32)):
         case = Case.random("q4_1.g16k8", "linear", *shape)
-        expected, failure = right(case, SM_90A_CONDUCTS[0])
+        expected, failure, _ = right(case, conducts[0])
         assert failure == ""
-        for conduct in SM_90A_CONDUCTS:
-            y, failure = large(case, conduct)
+        for conduct in conducts:
+            y, failure, _ = large(case, conduct)
             assert failure == ""
             assert (y.view(np.uint32) == expected.view(np.uint32)).all()
+
+
+@pytest.mark.parametrize("conduct", [CONDUCTS[0], SM_90A_CONDUCTS[0]], ids=["sm_80", "sm_90a"])
+def test_up_to_32_rows_read_the_weights_of_a_large_matrix_once(right: Run, large: Run, conduct: Conduct) -> None:
+    """CARD-3. A small one has more blocks instead, each for 8 rows, where a warpgroup does not multiply 32."""
+    for n_rows in (1, 8, 9, 20, 32):
+        case = Case.random("q4_1.g16k8", "linear", 140, 288, n_rows)
+        nbytes = case.weights.packed.nbytes
+        n_times = -(-n_rows // 8) if conduct.architecture == "sm_80" else 1
+        assert (large(case, conduct)[2], right(case, conduct)[2]) == (nbytes, n_times * nbytes)
 
 
 @pytest.mark.parametrize("fault", [*FAULTS, *SM_90A_FAULTS])
@@ -246,7 +265,7 @@ def test_a_planted_fault_shows_in_some_conduct(plant: Plant, right: Run, fault: 
     shape, text, wrong_text = (FAULTS | SM_90A_FAULTS)[fault]
     wrong = plant({text: wrong_text})
     case = Case.random("q4_1.g16k8", "linear", *shape)
-    expected, failure = right(case, conducts[0])
+    expected, failure, _ = right(case, conducts[0])
     assert failure == ""
     assert relative_error(expected, case.expected(load("simt"))) < 1e-6
-    assert any(failure or not np.array_equal(y, expected) for y, failure in (wrong(case, each) for each in conducts))
+    assert any(failure or not np.array_equal(y, expected) for y, failure, _ in (wrong(case, each) for each in conducts))
