@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import importlib
 import os
+import signal
 import sys
 from collections.abc import Sequence
 
@@ -41,6 +42,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(f"helios: {printable(str(error))}", file=sys.stderr)
         return 2 if isinstance(error, SettingError) else 1
     except KeyboardInterrupt:
+        signal.signal(signal.SIGINT, signal.SIG_IGN)  # who presses it again while this ends
         print("helios: interrupted", file=sys.stderr)
         return 130
     except BrokenPipeError:  # whoever read our output has gone

@@ -32,14 +32,13 @@ def launch() -> NoReturn:
     try:
         tree = ready_tree(archive, manifest, apps)
         _check_executable(tree, manifest)
+        sys.path[:1] = [str(tree / "app"), str(tree / "site")]
+        from helios.cli.main import main
     except OSError as error:
         where = error.filename or apps
         sys.exit(f"helios: cannot unpack into {where}: {error.strerror}; set HELIOS_HOME to a directory for its files")
     except KeyboardInterrupt:
         sys.exit(130)
-    sys.path[:1] = [str(tree / "app"), str(tree / "site")]
-    from helios.cli.main import main
-
     sys.exit(main())
 
 

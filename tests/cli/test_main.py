@@ -55,10 +55,33 @@ def test_an_error_is_one_line(
     def fail(words: list[str]) -> int:
         raise error
 
+    monkeypatch.setattr(command_line.signal, "signal", lambda number, handler: None)  # pytest's stays
     monkeypatch.setattr(command_line, "_run", fail)
     assert main(["serve"]) == status
     shown = capsys.readouterr().err
     assert shown == f"helios: {str(error) or 'interrupted'}\n"
+
+
+def test_whoever_interrupts_again_and_again_sees_one_line() -> None:
+    """In a process of its own: the second signal comes while the line is written, the third behind it."""
+    script = (
+        "import os, signal, sys\n"
+        "from helios.cli import main as command_line\n"
+        "class Impatient:\n"
+        "    def write(self, text):\n"
+        "        os.kill(os.getpid(), signal.SIGINT)\n"
+        "        return sys.__stderr__.write(text)\n"
+        "    flush = sys.__stderr__.flush\n"
+        "def fail(words):\n"
+        "    sys.stderr = Impatient()\n"
+        "    raise KeyboardInterrupt\n"
+        "command_line._run = fail\n"
+        "status = command_line.main(['pull'])\n"
+        "os.kill(os.getpid(), signal.SIGINT)\n"
+        "sys.exit(status)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, cwd=ROOT, check=False)
+    assert (done.returncode, done.stderr) == (130, "helios: interrupted\n")
 
 
 def test_a_mistake_shows_no_traceback_and_imports_no_engine() -> None:

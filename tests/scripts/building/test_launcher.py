@@ -125,6 +125,13 @@ def test_the_exit_status_is_that_of_main(tmp_path: Path) -> None:
     assert start(make_zipapp(tmp_path), tmp_path / "home", "fail").status == 7
 
 
+def test_an_interrupt_while_the_command_line_is_imported_is_no_traceback(tmp_path: Path) -> None:
+    pyz = make_zipapp(tmp_path, wheel_files={"outside.py": b"raise KeyboardInterrupt"})
+    start(pyz, tmp_path / "home")  # which unpacks
+    interrupted = start(pyz, tmp_path / "home")
+    assert (interrupted.status, interrupted.complaint) == (130, "")
+
+
 @pytest.mark.parametrize(
     ("variables", "place"),
     [
