@@ -14,10 +14,11 @@ from helios.device.device import Device
 from helios.device.graph import GraphExec
 from helios.device.memory import DeviceBuffer
 from helios.device.program import BoundBuffer, instantiate
-from tests.device.compiling import CUDART_SOURCES, NATIVE, compile_cpp
+from tests.device.compiling import CUDART_SOURCES, NATIVE, ROOT, compile_cpp
 from tests.device.launching import kernel_node, program
 
 MAX_TASKS = 1000
+PHASE_KERNELS = ("linear_q4", "linear_q8", "norm", "rope", "attention", "sample")
 
 
 def counting(device: Device, counters: DeviceBuffer, *n_tasks: int) -> GraphExec:
@@ -73,19 +74,41 @@ def test_an_absurd_number_of_threads_is_refused(device: Device) -> None:
         assert device.cudart.function("heliosHostSetThreads")(n_threads) == 1
 
 
-def test_the_runtime_has_no_data_race(tmp_path: Path) -> None:
-    """The whole host library and a driver that uses it from several threads, under ThreadSanitizer."""
-    sanitize = ["-O1", "-g", "-fsanitize=thread"]
-    probe = compile_cpp(tmp_path / "probe", [NATIVE / "probe.cpp"], sanitize)
+@pytest.fixture
+def sanitize(tmp_path: Path) -> list[str]:
+    """The flags for ThreadSanitizer; a test is skipped where it does not run, but in CI."""
+    flags = ["-O1", "-g", "-fsanitize=thread"]
+    probe = compile_cpp(tmp_path / "probe", [NATIVE / "probe.cpp"], flags)
     has_sanitizer = probe.returncode == 0 and subprocess.run([tmp_path / "probe"], check=False).returncode == 0
     if not has_sanitizer and not os.environ.get("CI"):
         pytest.skip("this compiler or kernel has no ThreadSanitizer")
     assert has_sanitizer, probe.stderr
+    return flags
+
+
+def run_without_races(*command: Path) -> None:
+    result = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert result.returncode == 0, result.stdout + result.stderr
+    assert "ThreadSanitizer" not in result.stderr
+
+
+def test_the_runtime_has_no_data_race(tmp_path: Path, sanitize: list[str]) -> None:
+    """The whole host library and a driver that uses it from several threads."""
     kernels, driver = tmp_path / "libkernels.so", tmp_path / "stress"
     built = compile_cpp(kernels, [NATIVE / "kernels.cpp"], [*sanitize, "-shared", "-fPIC"])
     assert built.returncode == 0, built.stderr
     built = compile_cpp(driver, [NATIVE / "stress.cpp", *CUDART_SOURCES], sanitize)
     assert built.returncode == 0, built.stderr
-    result = subprocess.run([driver, kernels], capture_output=True, text=True, check=False)
-    assert result.returncode == 0, result.stdout + result.stderr
-    assert "ThreadSanitizer" not in result.stderr
+    run_without_races(driver, kernels)
+
+
+@pytest.mark.parametrize("level", [[], ["-march=native"]], ids=["baseline", "native"])
+def test_tasks_of_one_launch_write_nothing_that_another_touches(
+    tmp_path: Path, sanitize: list[str], level: list[str]
+) -> None:
+    """The host kernels of a layer in the pool, for one row and many, of one request and of several."""
+    kernels = [ROOT / "cuda_src" / "host" / f"{stem}.cpp" for stem in PHASE_KERNELS]
+    driver, pool = tmp_path / "kernel_phases", ROOT / "cuda_src" / "cudart" / "pool.cpp"
+    built = compile_cpp(driver, [NATIVE / "kernel_phases.cpp", pool, *kernels], [*sanitize, *level])
+    assert built.returncode == 0, built.stderr
+    run_without_races(driver)
