@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from helios.scheduler.request import Token
 from helios.tokenizer.incremental import IncrementalDecoder
@@ -20,6 +21,13 @@ class TokenPart:
 
     token: Token
     spelled: bytes
+
+
+class OpenToken(NamedTuple):
+    """The end of a text that is the beginning of a token's: so many characters, of these tokens, the last of which goes on."""
+
+    n_characters: int
+    tokens: tuple[Token, ...]
 
 
 @dataclass(slots=True)
@@ -75,6 +83,14 @@ class Attribution:
             self._last_kind = texts[-1][1]
             self._forget(ends[-1])
         return taken
+
+    @property
+    def open_token(self) -> OpenToken | None:
+        """Where the last text ends within a token: what it may still go on with, unless a marker or a stop begins there."""
+        if not self._groups or self._groups[0].start >= self._n_gone:
+            return None
+        group = self._groups[0]
+        return OpenToken(self._n_gone - group.start, tuple(part.token for part in group.parts))
 
     def rest(self) -> list[TokenPart]:
         """With `keeps_all`, the tokens behind the last text that was shown. Call it in the end."""

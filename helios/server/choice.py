@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
+from itertools import groupby
 from typing import NamedTuple, Protocol
 
 from helios.errors import HeliosError, InternalError, ShuttingDownError
@@ -22,7 +23,7 @@ from helios.output.events import (
 )
 from helios.output.pipeline import OutputPipeline
 from helios.scheduler.request import Event, Failed, Finished, FinishReason, PromptScores, Token, Usage
-from helios.server.attribution import Attribution, TokenPart
+from helios.server.attribution import Attribution, OpenToken, TokenPart
 from helios.server.reading import Reading
 
 _NO_TOKENS: Iterator[Sequence[TokenPart]] = iter(())
@@ -72,6 +73,7 @@ class Choice:
         self._n_calls_begun = 0
         self._n_calls_complete = 0
         self._last_reasoning: Token | None = None
+        self._held: Part | None = None  # of a token whose text is not over: it is shown in one piece
         self._error: HeliosError | None = None
 
     @property
@@ -97,12 +99,14 @@ class Choice:
                 scores = event
             elif isinstance(event, Failed):
                 self._error = event.error
+                parts += self._release()
             elif error := self._error_of(event.reason):
                 self._error = error
+                parts += self._release()
             else:
                 parts += self._finish(event)
                 return self._delta(tokens, parts, scores, self._finish_reason())
-        if self._error is not None and not tokens and scores is None:
+        if self._error is not None and not tokens and not parts and scores is None:
             raise self._error
         return self._delta(tokens, parts, scores, None)
 
@@ -130,7 +134,7 @@ class Choice:
         self.usage = replace(event.usage, output_tokens=0) if self._reading.is_silent else event.usage
         if self._attribution is not None:
             self._attribution.finish()
-        parts = self._parts(self._pipeline.finish(Ending(event.reason.value)))
+        parts = [*self._parts(self._pipeline.finish(Ending(event.reason.value))), *self._release()]
         if (
             self._attribution is not None
             and event.reason is not FinishReason.STOP
@@ -147,7 +151,22 @@ class Choice:
         if self._attribution is not None:
             texts = [event for event in events if isinstance(event, ContentDelta | ReasoningDelta)]
             tokens = iter(self._attribution.take([(event.text, type(event)) for event in texts]))
-        return [self._part(event, tokens) for event in events]
+        parts = [self._part(event, tokens) for event in events]
+        return parts if self._attribution is None else self._with_whole_tokens(parts, self._attribution.open_token)
+
+    def _with_whole_tokens(self, parts: list[Part], end: OpenToken | None) -> list[Part]:
+        """What was held back and these; of the last text, the part of a token that goes on is held back in its turn."""
+        *before, last = _joined([*self._release(), *parts])
+        if end is None or not isinstance(last.event, ContentDelta):
+            return [*before, last]
+        shown, more = last.event.text[: -end.n_characters], last.event.text[-end.n_characters :]
+        n_whole = len(last.tokens) - sum(any(part.token is token for token in end.tokens) for part in last.tokens)
+        self._held = Part(ContentDelta(more), last.tokens[n_whole:])
+        return [*before, Part(ContentDelta(shown), last.tokens[:n_whole])] if shown else before
+
+    def _release(self) -> list[Part]:
+        held, self._held = self._held, None
+        return [] if held is None else [held]
 
     def _part(self, event: OutputEvent, tokens: Iterator[Sequence[TokenPart]]) -> Part:
         match event:
@@ -194,9 +213,18 @@ def _join(first: Part, second: Part) -> Part | None:
     tokens = (*first.tokens, *second.tokens)
     match first.event, second.event:
         case ContentDelta(one), ContentDelta(other):
-            return Part(ContentDelta(one + other), tokens)
+            return Part(ContentDelta(one + other), _one_part_each(tokens))
         case ReasoningDelta(one), ReasoningDelta(other):
             return Part(ReasoningDelta(one + other), tokens)
         case ToolArgumentsDelta(index, one), ToolArgumentsDelta(other_index, other) if index == other_index:
             return Part(ToolArgumentsDelta(index, one + other), tokens)
     return None
+
+
+def _one_part_each(parts: Sequence[TokenPart]) -> tuple[TokenPart, ...]:
+    """The pieces of a token that stand side by side as one."""
+    return tuple(
+        TokenPart(pieces[0].token, b"".join(piece.spelled for piece in pieces))
+        for _, group in groupby(parts, key=lambda part: id(part.token))
+        for pieces in [list(group)]
+    )

@@ -208,6 +208,30 @@ def test_an_echo_alone_generates_nothing_that_is_seen(server: RunningServer) -> 
     assert document["usage"]["completion_tokens"] == 0
 
 
+@pytest.mark.parametrize(
+    ("stop", "text", "tokens"),
+    [
+        (["world!"], " world é", [" world", " ", "bytes:\\xc3", "bytes:\\xa9", ""]),  # held back, and no stop after all
+        ([" world!"], " world é", [" world", " ", "bytes:\\xc3", "bytes:\\xa9", ""]),
+        (["world!", "d z"], " world é", [" world", " ", "bytes:\\xc3", "bytes:\\xa9", ""]),
+        (["rld"], " wo", [" wo"]),
+        (["d é"], " worl", [" worl"]),
+    ],
+)
+def test_a_stop_that_was_awaited_leaves_a_token_whole(
+    server: RunningServer, stop: list[str], text: str, tokens: list[str]
+) -> None:
+    """Item 6: one entry a token, also where its text is certain in two steps; streamed as in one piece."""
+    choice = completion(server, logprobs=1, stop=stop)
+    assert (choice["text"], choice["logprobs"]["tokens"]) == (text, tokens)
+    body = json.dumps({"prompt": "hello é!", "stream": True, "logprobs": 1, "stop": stop}).encode()
+    *chunks, _ = events_of(server.exchange("POST", "/v1/completions", body)[2])
+    choices = [chunk["choices"][0] for chunk in chunks]
+    assert "".join(each["text"] for each in choices) == text
+    for name, entries in choice["logprobs"].items():
+        assert [entry for each in choices if each["logprobs"] for entry in each["logprobs"][name]] == entries
+
+
 @pytest.mark.parametrize("fields", [{"echo": True}, {"echo": True, "logprobs": 2}, {"logprobs": 1}, {}])
 def test_streamed_completions_say_the_same(server: RunningServer, fields: dict[str, Any]) -> None:
     whole = completion(server, **fields)
