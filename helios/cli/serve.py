@@ -55,9 +55,8 @@ def run(arguments: argparse.Namespace) -> int:
         access = read_access(settings)
         with InChild() as ed25519:
             core = core_path(arguments.model, settings, ed25519)
-            from helios.server.server import (
-                serve_until_signal,
-            )  # a quarter of a second, where a wrong model is told before
+            # A quarter of a second, where a wrong model is told before.
+            from helios.server.server import serve_until_signal
 
             engine = start_engine(core, settings, ed25519)
         with engine:

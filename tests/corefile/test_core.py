@@ -137,7 +137,7 @@ def test_an_unwritable_place_is_one_clear_line(tmp_path: Path) -> None:
     with pytest.raises(ArtifactError, match="cannot be written: "):
         write_core(tmp_path / "file" / "sample.core", sample_parts(), KEY)
     (tmp_path / "directory").mkdir()
-    with pytest.raises(ArtifactError, match="cannot be written: Is a directory"):
+    with pytest.raises(ArtifactError, match="cannot be written: it is there and is no regular file"):
         write_core(tmp_path / "directory", sample_parts(), KEY)
     assert sorted(entry.name for entry in tmp_path.iterdir()) == ["directory", "file"]
 
