@@ -7,6 +7,8 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
+# What x86 and Arm call the maker, the family and the model.
+_NUMBERS = (("vendor_id", "CPU implementer"), ("cpu family", "CPU architecture"), ("model", "CPU part"))
 _UNITS = {
     "avx2": "AVX2",
     "avx512f": "AVX-512",
@@ -44,7 +46,3 @@ def processor(cpuinfo: str | None = None) -> Processor:
     flags = set(facts.get("flags", facts.get("Features", "")).split())
     units = tuple(unit for flag, unit in _UNITS.items() if flag in flags)
     return Processor(facts.get("model name", "an unnamed processor"), code or platform.machine(), units)
-
-
-# What x86 and Arm call the maker, the family and the model.
-_NUMBERS = (("vendor_id", "CPU implementer"), ("cpu family", "CPU architecture"), ("model", "CPU part"))

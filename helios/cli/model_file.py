@@ -13,7 +13,6 @@ from helios.corefile.layout import MAGIC
 from helios.corefile.local_file import LocalFile
 from helios.errors import ArtifactError
 
-_GGUF_MAGIC = b"GGUF"
 _HINT = "give a .core or .gguf file"
 
 
@@ -21,7 +20,7 @@ class ModelFormat(enum.Enum):
     """The formats of a model's file."""
 
     CORE = MAGIC
-    GGUF = _GGUF_MAGIC
+    GGUF = b"GGUF"
 
 
 def format_of(path: Path) -> ModelFormat:

@@ -10,8 +10,7 @@ import contextlib
 import os
 import subprocess
 import sys
-from types import TracebackType
-from typing import IO, NoReturn, Protocol, Self
+from typing import IO, NoReturn, Protocol
 
 from helios.errors import InternalError
 
@@ -81,14 +80,6 @@ class InChild:
                 with contextlib.suppress(BrokenPipeError):  # of a question that it did not read
                     pipe.close()
         self._child.wait()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
     def _ask(self, *parts: bytes) -> bytes:
         questions, answers = self._child.stdin, self._child.stdout

@@ -22,11 +22,10 @@ def keep_small() -> None:
 
 def trim() -> None:
     """Give back the pages that hold nothing: about 20 MB after a model was loaded."""
-    _call("malloc_trim", 0)
+    _call("malloc_trim", ctypes.c_size_t(0))
 
 
-def _call(name: str, *arguments: int) -> None:
+def _call(name: str, *arguments: int | ctypes.c_size_t) -> None:
     function = getattr(ctypes.CDLL(None), name, None)
     if function is not None:
-        function.argtypes = (ctypes.c_size_t,) if name == "malloc_trim" else (ctypes.c_int, ctypes.c_int)
         function(*arguments)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
+from contextlib import closing
 from typing import Any
 
 import pytest
@@ -23,7 +24,7 @@ def ed25519(request: pytest.FixtureRequest) -> Iterator[Ed25519]:
     if request.param == "in process":
         yield IN_PROCESS
         return
-    with InChild() as child:
+    with closing(InChild()) as child:
         yield child
 
 
@@ -52,7 +53,7 @@ def test_what_is_no_key_has_none(ed25519: Ed25519, content: bytes) -> None:
 def test_a_child_that_has_gone_is_said_to_have(monkeypatch: pytest.MonkeyPatch) -> None:
     """RT-4: no answer is no."""
     monkeypatch.setattr(sys, "executable", "/bin/false")
-    with InChild() as child:
+    with closing(InChild()) as child:
         for _ in range(2):
             with pytest.raises(InternalError, match="ended with status 1"):
                 child.is_valid(public_bytes(KEY), KEY.sign(MESSAGE), MESSAGE)

@@ -23,9 +23,8 @@ from helios.server.services import Services
 from helios.server.status import status_of
 
 MAX_DETAIL_CHARACTERS = 1000
-_MAX_DETAIL_NBYTES = (
-    1300  # up to three in a trailer for each; of more than about 8 KiB clients report another error than ours
-)
+# Each is up to three bytes of a trailer; of more than about 8 KiB clients report another error than ours.
+_MAX_DETAIL_NBYTES = 1300
 _MAX_METADATA_CHARACTERS = 2000
 _LOG = logging.getLogger(__name__)
 _HARMLESS = re.compile(r"[\x21-\x7e]{1,200}")
