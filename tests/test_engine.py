@@ -5,9 +5,11 @@ from __future__ import annotations
 import asyncio
 import re
 import threading
+import time
 from collections.abc import Awaitable, Callable, Iterator
+from math import inf
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
@@ -20,6 +22,7 @@ from helios.ignition.prepared_core import PrepareOptions
 from helios.ignition.signatures import host_target
 from helios.metrics import HELP, Histogram, ServerMetrics, split_key
 from helios.runtime.model import ModelRuntime
+from helios.runtime.worker import ModelWorker
 from helios.scheduler.request import Event, Failed, Finished, FinishReason, GenerationRequest, Token
 from helios.scheduler.round import LaneCompletion, Round
 from helios.settings import Settings
@@ -56,6 +59,31 @@ def start(core: Path) -> Iterator[Callable[..., Engine]]:
     yield start_engine
     for engine in engines:
         engine.close()
+
+
+class HeldWorker(ModelWorker):
+    """Retires `n_rounds`, then only takes commands: what runs does not end by itself, however late its reader is."""
+
+    n_rounds: ClassVar[float] = inf
+    n_retired = 0
+
+    def _retire(self) -> None:
+        while self.n_retired >= self.n_rounds and not self._is_stopping:
+            self._take_commands(may_sleep=False)
+            time.sleep(0.002)
+        self.n_retired += 1
+        super()._retire()
+
+
+@pytest.fixture
+def hold_after(start: Callable[..., Engine], monkeypatch: pytest.MonkeyPatch) -> Callable[[float], None]:
+    """Engines that start after this retire so many rounds and no more, until it is said again."""
+    monkeypatch.setattr("helios.engine.ModelWorker", HeldWorker)
+
+    def set_rounds(n_rounds: float) -> None:
+        monkeypatch.setattr(HeldWorker, "n_rounds", n_rounds)
+
+    return set_rounds
 
 
 def ask(n_prompt: int = 20, n_output: int = 8, **fields: Any) -> GenerationRequest:
@@ -161,8 +189,11 @@ def test_a_finished_response_keeps_its_permit_and_nothing_else_until_it_is_read(
 
 
 @pytest.mark.parametrize("n_tokens", [0, 1, 5])
-def test_a_cancelled_request_gives_everything_back(start: Callable[..., Engine], n_tokens: int) -> None:
+def test_a_cancelled_request_gives_everything_back(
+    start: Callable[..., Engine], hold_after: Callable[[float], None], n_tokens: int
+) -> None:
     """Issue 4: cancelled before its first token, at it, and while it decodes."""
+    hold_after(4 * n_tokens)  # a prompt takes fewer than three
     engine = start()
 
     async def run() -> Event:
@@ -171,6 +202,7 @@ def test_a_cancelled_request_gives_everything_back(start: Callable[..., Engine],
         while len(events) < n_tokens:
             events += await generation.next_batch()
         generation.cancel()
+        hold_after(inf)
         while not isinstance(events[-1] if events else None, Finished):
             events += await generation.next_batch()
         await until(lambda: is_idle(engine))
@@ -182,7 +214,8 @@ def test_a_cancelled_request_gives_everything_back(start: Callable[..., Engine],
     assert count(engine, "requests_cancelled_total") == 1
 
 
-def test_a_queued_request_can_be_cancelled(start: Callable[..., Engine]) -> None:
+def test_a_queued_request_can_be_cancelled(start: Callable[..., Engine], hold_after: Callable[[float], None]) -> None:
+    hold_after(100)
     engine = start(max_active=1)
 
     async def run() -> None:
@@ -194,6 +227,7 @@ def test_a_queued_request_can_be_cancelled(start: Callable[..., Engine]) -> None
         assert isinstance((await events_of(queued))[-1], Finished)
         assert count(engine, "requests_running") == 1
         running.cancel()
+        hold_after(inf)
         await until(lambda: is_idle(engine))
 
     asyncio.run(run())
@@ -354,8 +388,11 @@ def test_one_engine_serves_one_event_loop_after_another(start: Callable[..., Eng
     assert engine.fault is None
 
 
-def test_who_still_reads_when_the_engine_closes_is_told(start: Callable[..., Engine]) -> None:
+def test_who_still_reads_when_the_engine_closes_is_told(
+    start: Callable[..., Engine], hold_after: Callable[[float], None]
+) -> None:
     """HTTP-4: also what was delivered and not yet taken by its loop."""
+    hold_after(100)
     engine = start()
 
     async def run() -> list[Event]:
@@ -372,8 +409,11 @@ def test_who_still_reads_when_the_engine_closes_is_told(start: Callable[..., Eng
     assert 1 <= len(tokens) < 400
 
 
-def test_draining_refuses_newcomers_and_ends_what_does_not_finish(start: Callable[..., Engine]) -> None:
+def test_draining_refuses_newcomers_and_ends_what_does_not_finish(
+    start: Callable[..., Engine], hold_after: Callable[[float], None]
+) -> None:
     """HTTP-4."""
+    hold_after(100)
     engine = start()
 
     async def run() -> Event:
