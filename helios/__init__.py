@@ -14,11 +14,12 @@
     device      the one C ABI (a cudart subset): ctypes table, memory, events, graphs, kernel library
     packing     value sources -> bytes in a staging frame
     cache       books of pages; numbers only, no device
-    errors settings metrics    leaves, importable from everywhere
+    errors settings metrics owner    leaves, importable from everywhere
 
 Imports point down: cli > server > engine > {runtime, scheduler, prompt, output, ignition} > {contract, tokenizer, corefile,
-device, packing, cache} > {errors, settings, metrics}. The middle row never imports itself sideways, except that runtime may use
-scheduler; in the row below it `contract` is the lowest and the others may use it. `tests/repo/test_layers.py` keeps this true.
+device, packing, cache} > {errors, settings, metrics, owner}. The middle row never imports itself sideways, except that runtime
+may use scheduler; in the row below it `contract` is the lowest and the others may use it. `tests/repo/test_layers.py` keeps this
+true.
 
 Glossary: *core*, a prepared model file; *program*, one captured graph; *frame*, one of two execution frames; *chunk*, 4 MiB of a
 stored frame, while a *prefill chunk* is part of a prompt; *page*, KV storage of 16 tokens; *slot*, a request's row in device state;

@@ -17,7 +17,6 @@ from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
 from typing import cast
 
 from helios.cache.books import CacheBooks, prefix_key
@@ -41,6 +40,7 @@ from helios.errors import (
 )
 from helios.ignition.preparation.kv_format import kv_format_of
 from helios.metrics import Number
+from helios.owner import Owner
 from helios.runtime.admission import check_sampling
 from helios.runtime.capacities import Capacities, choose_capacities, choose_limits
 from helios.runtime.lifecycle import Lifecycle, Times
@@ -170,13 +170,11 @@ class Permit:
     def __enter__(self) -> Permit:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.release()
 
 
-class Engine:
+class Engine(Owner):
     """One model on one device. `start` loads and starts it, `submit` generates, `close` drains the device."""
 
     def __init__(
@@ -390,14 +388,6 @@ class Engine:
                 inbox.close()
         if not self.is_stuck:
             self._owned.close()
-
-    def __enter__(self) -> Engine:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
 
 def _resource(core: Core, kind: core_pb2.ResourceKind) -> bytes:

@@ -16,6 +16,7 @@ from pathlib import Path
 
 from helios.cli.streams import Endpoint
 from helios.errors import RemoteError
+from helios.owner import Owner
 
 START_TIMEOUT_S = 300.0
 STOP_TIMEOUT_S = 20.0
@@ -23,7 +24,7 @@ READY_POLL_S = 0.005
 URL = re.compile(r"http://[\w.\[\]:-]+:\d+")
 
 
-class ServerProcess:
+class ServerProcess(Owner):
     """One child server. `started_ns` is when it was spawned; it is ready when the constructor returns."""
 
     def __init__(self, command: Sequence[str]) -> None:
@@ -65,12 +66,6 @@ class ServerProcess:
         self._reader.join()
         if self._child.stdout:
             self._child.stdout.close()
-
-    def __enter__(self) -> ServerProcess:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
     def _drain(self) -> None:
         for line in self._child.stdout or ():

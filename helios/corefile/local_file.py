@@ -9,12 +9,12 @@ from __future__ import annotations
 import os
 import stat
 from pathlib import Path
-from types import TracebackType
 
 from helios.errors import CoreError, LocationError, MissingFileError
+from helios.owner import Owner
 
 
-class LocalFile:
+class LocalFile(Owner):
     """An open regular file, read from any thread; owner closes."""
 
     def __init__(self, path: Path, what: str = "core", hint: str | None = None) -> None:
@@ -54,14 +54,6 @@ class LocalFile:
         if self._descriptor >= 0:
             os.close(self._descriptor)
             self._descriptor = -1
-
-    def __enter__(self) -> LocalFile:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
 
 def read_located_into(path: Path, offset: int, data: memoryview, whole_nbytes: int | None) -> None:

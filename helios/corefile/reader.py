@@ -14,7 +14,6 @@ from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
 from typing import TYPE_CHECKING, TypeVar
 
 from google.protobuf.message import Message
@@ -31,6 +30,7 @@ from helios.corefile.local_file import LocalFile, read_located_into
 from helios.corefile.places import Place, check_own_places, max_locations_nbytes, resolve
 from helios.corefile.sealing import CONTENT_NBYTES, ChunkSealer, check_key
 from helios.errors import CoreError, CoreSignatureError, DecodedLengthError
+from helios.owner import Owner
 
 if TYPE_CHECKING:
     from helios.corefile.remote_file import RemoteFile
@@ -83,7 +83,7 @@ class _StoredChunk:
         return self.stored.chunk_nbytes(self.index)
 
 
-class Core:
+class Core(Owner):
     """An open core. `index` is what was signed, `public_key` who signed it. Resources and tensors are read when asked for."""
 
     def __init__(
@@ -256,14 +256,6 @@ class Core:
         self._file.close()
         for remote in self._remote.values():
             remote.close()
-
-    def __enter__(self) -> Core:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
 
 def open_core(path: Path, ed25519: Ed25519 = IN_PROCESS) -> Core:

@@ -6,8 +6,7 @@ is not there is one sentence. Close a device after everything that was made on i
 
 from __future__ import annotations
 
-from types import TracebackType
-from typing import Self, TypeVar
+from typing import TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -19,6 +18,7 @@ from helios.device.kernels import KernelLibrary
 from helios.device.memory import DeviceBuffer, PinnedBuffer, SparseBuffer, memory_free_bytes
 from helios.device.stream import Event, Stream
 from helios.errors import DeviceError
+from helios.owner import Owner
 
 _Memory = TypeVar("_Memory", bound=DeviceBuffer)
 
@@ -28,7 +28,7 @@ CUDA_RESERVE_BYTES = 1 << 30
 STAGING_BYTES = 4 << 20  # one pinned block that uploads and downloads go through
 
 
-class Device:
+class Device(Owner):
     """An open device. `name` is its kind, `reason` why it was taken, `target` the program family it runs, `gpu_index`
     a GPU's number for the runtime, None over the host runtime, whose memory is the host's (`is_host`)."""
 
@@ -187,14 +187,6 @@ class Device:
         self._memory = [kept for kept in self._memory if kept.is_open]
         self._memory.append(memory)
         return memory
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
 
 def why_no_cuda() -> str | None:

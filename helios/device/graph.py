@@ -9,8 +9,7 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Sequence
 from ctypes import byref, c_void_p
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 from helios.device.cudart import (
     COPY_BY_ADDRESS,
@@ -28,6 +27,7 @@ from helios.device.cudart import (
 from helios.device.kernel_table import Geometry
 from helios.device.stream import Stream
 from helios.errors import DeviceError
+from helios.owner import Owner
 
 DEFAULT_DYNAMIC_SHARED_BYTES = 48 << 10  # beyond it a kernel has to be told
 
@@ -57,7 +57,7 @@ class GraphExec:
             self._cudart.release("cudaGraphExecDestroy", self._handle)
 
 
-class Graph:
+class Graph(Owner):
     """A graph under construction. Dependencies are indices of nodes added before; a node's index is its position."""
 
     def __init__(self, cudart: Cudart) -> None:
@@ -123,11 +123,3 @@ class Graph:
     def _add(self, call: str, depends_on: Sequence[int], *arguments: Any) -> None:
         dependencies = (c_void_p * len(depends_on))(*(self._nodes[index].value for index in depends_on))
         self._nodes.append(self._cudart.create(call, self._handle, dependencies, len(depends_on), *arguments))
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()

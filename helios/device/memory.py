@@ -8,17 +8,16 @@ from __future__ import annotations
 
 import ctypes
 from ctypes import byref, c_size_t, c_void_p
-from types import TracebackType
-from typing import Self
 
 import numpy as np
 import numpy.typing as npt
 
 from helios.device.cudart import OUT_OF_MEMORY, Cudart
 from helios.errors import OutOfMemoryError
+from helios.owner import Owner
 
 
-class DeviceBuffer:
+class DeviceBuffer(Owner):
     """`size_bytes` of zeroed memory that kernels use, at `address`."""
 
     _ALLOCATE: tuple[str, tuple[int, ...]] = ("cudaMalloc", ())
@@ -50,14 +49,6 @@ class DeviceBuffer:
         if self._pointer is not None:
             pointer, self._pointer = self._pointer, None
             self._cudart.release(self._FREE, pointer)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
 
 class SparseBuffer(DeviceBuffer):

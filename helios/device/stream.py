@@ -7,13 +7,12 @@ record. Every method here is one C call with prepared arguments, about a microse
 from __future__ import annotations
 
 from ctypes import c_void_p
-from types import TracebackType
-from typing import Self
 
 from helios.device.cudart import EVENT_BLOCKING_SYNC, EVENT_DISABLE_TIMING, NOT_READY, STREAM_NON_BLOCKING, Cudart
+from helios.owner import Owner
 
 
-class Stream:
+class Stream(Owner):
     """An ordered queue of device work. `handle` is for calls that launch on it."""
 
     __slots__ = ("_copy", "_cudart", "_fill", "_synchronize", "_wait", "handle", "is_open")
@@ -57,16 +56,8 @@ class Stream:
             self.is_open = False
             self._cudart.release("cudaStreamDestroy", self.handle)
 
-    def __enter__(self) -> Self:
-        return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
-
-
-class Event:
+class Event(Owner):
     """A point in a stream that others wait for. Waiting sleeps; it never spins and measures no time."""
 
     __slots__ = ("_cudart", "_query", "_record", "_synchronize", "handle", "is_open")
@@ -105,11 +96,3 @@ class Event:
         if self.is_open:
             self.is_open = False
             self._cudart.release("cudaEventDestroy", self.handle)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()

@@ -11,7 +11,6 @@ import contextlib
 from collections import defaultdict, deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from types import TracebackType
 
 import numpy as np
 
@@ -26,6 +25,7 @@ from helios.device.graph import GraphExec
 from helios.device.memory import DeviceBuffer
 from helios.device.program import BoundBuffer, instantiate, kernel_pointers
 from helios.errors import ContractError, DeviceError, InternalError, OutOfMemoryError
+from helios.owner import Owner
 from helios.packing.values import RoundWords, Values
 from helios.runtime.admission import admission_values
 from helios.runtime.distributions import distributed_lanes, distributed_tokens
@@ -43,7 +43,7 @@ from helios.scheduler.round import LaneCompletion, ProgramShape, Round
 _SPARSE_KINDS = frozenset({BufferKind.STATE, BufferKind.SCRATCH, BufferKind.INPUT, BufferKind.COMPLETION})
 
 
-class ModelRuntime:
+class ModelRuntime(Owner):
     """Owns device buffers, graphs and frames of one loaded core. Use `load`, then `launch` and `complete` in turn."""
 
     def __init__(
@@ -218,14 +218,6 @@ class ModelRuntime:
             buffer.close()
         self._graphs.clear()
         self._buffers.clear()
-
-    def __enter__(self) -> ModelRuntime:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
 
 def _allocate(buffers: list[DeviceBuffer], contract: PreparedContract, device: Device, n_pages: int) -> None:

@@ -12,9 +12,9 @@ import ssl
 import stat
 from contextlib import suppress
 from pathlib import Path
-from types import TracebackType
 
 from helios.errors import SettingError
+from helios.owner import Owner
 from helios.server.path_lock import PathLock
 from helios.server.systemd import activated_socket
 from helios.server.tls import server_context
@@ -27,7 +27,7 @@ _SOCKET_FILE_MODE = 0o660
 _KEEPALIVE = (("TCP_KEEPIDLE", 30), ("TCP_KEEPINTVL", 15), ("TCP_KEEPCNT", 4))
 
 
-class Listener:
+class Listener(Owner):
     """Owns a bound socket and, where we made one, its file. Accepted sockets inherit the options that are set on it."""
 
     def __init__(
@@ -68,14 +68,6 @@ class Listener:
         if self._lock is not None:
             self._lock.close()
             self._lock = None
-
-    def __enter__(self) -> Listener:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
 
 def bind(settings: Settings) -> Listener:

@@ -11,9 +11,9 @@ import logging
 import os
 import socket
 from collections.abc import Callable
-from types import TracebackType
 
 from helios.errors import SettingError
+from helios.owner import Owner
 from helios.settings import ServiceManager
 
 _LOG = logging.getLogger(__name__)
@@ -21,7 +21,7 @@ _FIRST_DESCRIPTOR = 3  # SD_LISTEN_FDS_START
 _FEEDS_A_DEADLINE = 3  # the watchdog is fed this often within its time, so that one late turn of the loop is no death
 
 
-class Notifier:
+class Notifier(Owner):
     """Datagrams to the service manager. A message that cannot be sent is logged once and forgotten: we serve on."""
 
     def __init__(self, manager: ServiceManager) -> None:
@@ -54,14 +54,6 @@ class Notifier:
         if self._socket is not None:
             self._socket.close()
             self._socket = None
-
-    def __enter__(self) -> Notifier:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
     def _send(self, message: str) -> None:
         if self._socket is None:

@@ -15,6 +15,8 @@ import tomllib
 from pathlib import Path
 from typing import Any
 
+from helios.owner import Owner
+
 ROOT = Path(__file__).resolve().parents[2]
 HERE = Path(__file__).resolve().parent
 ENVIRONMENT = ROOT / "build" / "bench" / "peer"
@@ -60,7 +62,7 @@ def in_format(gguf: Path, name: str) -> Path:
     return made
 
 
-class Peer:
+class Peer(Owner):
     """One worker. `started_ns` is when it was spawned; the first answer comes after it has loaded the model."""
 
     def __init__(self, gguf: Path, n_threads: int, n_sequences: int, context_tokens: int, is_plain: bool) -> None:
@@ -94,9 +96,3 @@ class Peer:
 
     def close(self) -> None:
         self._child.communicate()
-
-    def __enter__(self) -> Peer:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()

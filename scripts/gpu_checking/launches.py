@@ -19,6 +19,7 @@ import numpy as np
 from helios.device.device import Device
 from helios.device.graph import Graph, GraphExec
 from helios.device.memory import DeviceBuffer
+from helios.owner import Owner
 from scripts.gpu_checking.cases import ANYTHING, Case
 
 Chain = Callable[[int], GraphExec]  # a graph of so many launches, one after the other
@@ -40,7 +41,7 @@ GPU = Effort(64, 0.01, 4, 1 << 30)
 TINY = Effort(2, 0.0, 1, 1 << 20)
 
 
-class Stopwatch:
+class Stopwatch(Owner):
     """Times cases on `device`; owner closes."""
 
     def __init__(self, device: Device, effort: Effort) -> None:
@@ -137,12 +138,6 @@ class Stopwatch:
 
     def close(self) -> None:
         self._weights.close()
-
-    def __enter__(self) -> Stopwatch:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
 
 def best_s(call: Callable[[], None], n_runs: int) -> float:

@@ -17,6 +17,7 @@ from helios.ignition.preparation.kv_format import KvFormat
 from helios.ignition.preparation.layouts import RowForm
 from helios.ignition.prepared_core import PrepareOptions, prepared_core
 from helios.ignition.signatures import host_target, target_of
+from helios.owner import Owner
 from helios.scheduler.request import GenerationRequest, SamplingParameters, Token
 from tests.runtime.local_run import LoadedModel
 
@@ -78,7 +79,7 @@ class Decode:
         return f"decode {self.n_lanes:4} lanes {self.tokens_per_s:12,.1f} tok/s, host {self.host_us:8,.1f} us a step"
 
 
-class CheckedModel:
+class CheckedModel(Owner):
     """A checkpoint on the device, and prepared for the CPU; owner closes."""
 
     def __init__(self, checkpoint: Path, device: str, workload: Workload) -> None:
@@ -161,12 +162,6 @@ class CheckedModel:
 
     def close(self) -> None:
         self._model.close()
-
-    def __enter__(self) -> CheckedModel:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
 
 def _common(ours: list[Token], cpus: list[Token]) -> list[tuple[Token, Token]]:

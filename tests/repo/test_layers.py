@@ -14,7 +14,7 @@ ROW = {
     "engine": 3,
     **dict.fromkeys(["runtime", "scheduler", "prompt", "output", "ignition"], 2),
     **dict.fromkeys(["contract", "tokenizer", "corefile", "device", "packing", "cache"], 1),
-    **dict.fromkeys(["errors", "settings", "metrics"], 0),
+    **dict.fromkeys(["errors", "settings", "metrics", "owner"], 0),
 }
 # What may be imported from within its own row, and by whom.
 SIDEWAYS = {

@@ -16,6 +16,7 @@ from helios.device.device import Device
 from helios.ignition.prepare import prepare
 from helios.ignition.prepared_core import PrepareOptions
 from helios.ignition.signatures import host_target
+from helios.owner import Owner
 from helios.runtime.model import ModelRuntime
 from helios.scheduler.request import GenerationRequest
 from helios.scheduler.round import Admission, Lane, LaneCompletion, ProgramShape, Restore, Round, Snapshot
@@ -37,7 +38,7 @@ def prepare_tiny(directory: Path, concurrency: int = 3) -> Path:
     return path
 
 
-class Loaded:
+class Loaded(Owner):
     """A core's runtime on the CPU device; owner closes."""
 
     def __init__(
@@ -83,12 +84,6 @@ class Loaded:
         self.runtime.close()
         self.device.close()
         self.core.close()
-
-    def __enter__(self) -> Loaded:
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self.close()
 
 
 @dataclass

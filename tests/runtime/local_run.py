@@ -12,6 +12,7 @@ from helios.cache.books import CacheBooks, CacheShape
 from helios.corefile.reader import Core, open_core
 from helios.device.device import Device
 from helios.engine import Bootstrap
+from helios.owner import Owner
 from helios.runtime.model import ModelRuntime
 from helios.runtime.selection import program_table
 from helios.scheduler.request import (
@@ -49,7 +50,7 @@ class Outcome:
         return self.ending.usage.reused_prompt_tokens
 
 
-class LoadedModel:
+class LoadedModel(Owner):
     """A core on `device` with a cache of `n_pages` pages; owner closes. `n_threads` is of the CPU device. `n_rows`: snapshots, as
     many as the core has room for when None."""
 
@@ -117,12 +118,6 @@ class LoadedModel:
         self.runtime.close()
         self.device.close()
         self.core.close()
-
-    def __enter__(self) -> LoadedModel:
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self.close()
 
 
 class Serving:

@@ -10,8 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from pathlib import Path
-from types import MappingProxyType, TracebackType
-from typing import Self
+from types import MappingProxyType
 
 import numpy as np
 import numpy.typing as npt
@@ -20,6 +19,7 @@ from helios.errors import CheckpointError
 from helios.ignition.checkpoints.ggml_types import GgmlType, require_readable
 from helios.ignition.checkpoints.gguf_header import TensorEntry, parse_header
 from helios.ignition.checkpoints.mapped_file import MappedFile
+from helios.owner import Owner
 
 
 class GgufTensor:
@@ -63,7 +63,7 @@ class GgufTensor:
         return self._file.window(self._entry.offset, self.size_bytes).reshape(self.n_rows, -1)
 
 
-class Gguf:
+class Gguf(Owner):
     """An open GGUF file. `metadata` holds int, float, bool, str, list[str], list[bool] and numpy arrays of numbers."""
 
     def __init__(self, path: Path) -> None:
@@ -147,14 +147,6 @@ class Gguf:
 
     def close(self) -> None:
         self._file.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
     def _value(self, key: str, default: object) -> object:
         value = self.metadata.get(key, default)

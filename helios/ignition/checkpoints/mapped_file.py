@@ -10,16 +10,15 @@ import mmap
 import os
 import stat
 from pathlib import Path
-from types import TracebackType
-from typing import Self
 
 import numpy as np
 import numpy.typing as npt
 
 from helios.errors import CheckpointError, MissingFileError
+from helios.owner import Owner
 
 
-class MappedFile:
+class MappedFile(Owner):
     """Owns a descriptor and a mapping. Arrays taken from `window` keep the mapping alive past `close`."""
 
     def __init__(self, path: Path) -> None:
@@ -56,14 +55,6 @@ class MappedFile:
         if self._data is not None:
             self._data = None
             os.close(self._descriptor)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
 
 def _open_regular(path: Path) -> int:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import errno
 import socket
 from pathlib import Path
-from types import TracebackType
 
 import grpc
 
@@ -41,9 +40,7 @@ class GrpcAddress:
     def __enter__(self) -> GrpcAddress:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.release()
 
 

@@ -10,11 +10,11 @@ import os
 from collections import deque
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any
 
 import zmq
 
 from helios.errors import SettingError
+from helios.owner import Owner
 
 BUFFER_BATCHES = 10_000
 HIGH_WATER_BATCHES = 100_000  # that may wait for one subscriber; then it misses some, and asks for a replay
@@ -33,7 +33,7 @@ class Source:
     high_water: int = HIGH_WATER_BATCHES
 
 
-class KvEventSockets:
+class KvEventSockets(Owner):
     """Bound sockets. After `__init__` they belong to one thread, but for `wake`, which any thread may call."""
 
     def __init__(self, endpoint: str, replay_endpoint: str | None, topic: str) -> None:
@@ -105,12 +105,6 @@ class KvEventSockets:
         self._context.destroy(linger=0)
         os.close(self._wake_reader)
         os.close(self._wake_writer)
-
-    def __enter__(self) -> KvEventSockets:
-        return self
-
-    def __exit__(self, *_: Any) -> None:
-        self.close()
 
 
 def _endpoint(socket: zmq.Socket[bytes]) -> str:
