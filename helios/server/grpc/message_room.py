@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
+from collections.abc import Awaitable
 from typing import Any
 
 import grpc
 from google.protobuf.message import DecodeError
 
-from helios.errors import InvalidValueError, StalledSenderError, WaitingFullError
+from helios.errors import InvalidValueError, StalledSenderError, UnsupportedError, WaitingFullError
 
 GRACE_S = 2.0  # for a message to arrive while others wait
 
@@ -96,13 +97,13 @@ class MessageRoom:
 
     # -- whose message does not come
 
-    async def read(self, turn: Turn, context: grpc.aio.ServicerContext[Any, Any]) -> Any:
-        """The next message of a call that has a turn, `grpc.aio.EOF` after the last. StalledSenderError when it does not come."""
+    async def read(self, turn: Turn, message: Awaitable[Any]) -> Any:
+        """`message` of a call that has a turn, as grpcio reads it. StalledSenderError when it does not come."""
         try:
             async with asyncio.timeout(self._timeout_s) as turn.limit:
                 self._reading[turn] = asyncio.get_running_loop().time() + self._grace_s
                 self._press()
-                return await context.read()
+                return await message
         except TimeoutError:
             raise StalledSenderError from None
         except DecodeError as error:
@@ -137,14 +138,22 @@ class Turn:
         self._is_over = False
 
     async def read(self, context: grpc.aio.ServicerContext[Any, Any]) -> Any:
-        """The call's message. RequestError where there is none, StalledSenderError when it does not come."""
-        message = await self._room.read(self, context)
-        if message is grpc.aio.EOF:
-            raise InvalidValueError("the call has no message")
-        return message
+        """The call's one message. RequestError where it is not one, StalledSenderError when it or the end behind it does not
+        come."""
+        return await self._room.read(self, _only_message(context))
 
     def end(self) -> None:
         """The next message may be read. Once is enough."""
         if not self._is_over:
             self._is_over = True
             self._room.release()
+
+
+async def _only_message(context: grpc.aio.ServicerContext[Any, Any]) -> Any:
+    """UnsupportedError where there are none or several: UNIMPLEMENTED, by gRPC's table of statuses."""
+    message = await context.read()
+    if message is grpc.aio.EOF:
+        raise UnsupportedError("the call has no message, it takes one")
+    if await context.read() is not grpc.aio.EOF:
+        raise UnsupportedError("the call has several messages, it takes one")
+    return message

@@ -80,7 +80,7 @@ class _StockRoom:
         while True:
             turn = await self._room.take(context.peer())
             try:
-                message = await self._room.read(turn, context)
+                message = await self._room.read(turn, context.read())
             finally:
                 turn.end()
             if message is grpc.aio.EOF:

@@ -214,6 +214,26 @@ def test_an_unknown_method_or_service_is_unimplemented(client: Client) -> None:
         assert caught.value.code() is grpc.StatusCode.UNIMPLEMENTED
 
 
+@pytest.mark.parametrize("n_messages", [0, 2])
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/vllm.Inference/Generate",
+        "/vllm.Inference/GenerateStream",
+        "/vllm.Control/GetServerInfo",
+        "/grpc.health.v1.Health/Check",
+        "/grpc.health.v1.Health/Watch",
+    ],
+)
+def test_a_call_of_another_number_of_messages_is_unimplemented(client: Client, path: str, n_messages: int) -> None:
+    """GRPC-4: by gRPC's table of statuses; and what is behind a message is not dropped in silence."""
+    method = client.channel.stream_stream(path)
+    with pytest.raises(grpc.RpcError) as caught:
+        next(method(iter([b""] * n_messages), timeout=DEADLINE_S))
+    assert caught.value.code() is grpc.StatusCode.UNIMPLEMENTED
+    assert "message" in caught.value.details()
+
+
 @pytest.mark.parametrize(
     "data", [b"\xff\xff\xff", b"\x1a\x02\xff\xfe", b""], ids=["no fields", "no UTF-8", "no prompt"]
 )
