@@ -86,6 +86,8 @@ class Rule:
             if not isinstance(raw, str):
                 raise ValueError
             raw.encode()  # bytes of the environment that are no UTF-8 raise UnicodeEncodeError, a ValueError
+            if "\0" in raw:  # which no path and no name can have
+                raise ValueError
         return self.kind(raw)
 
 
@@ -103,7 +105,12 @@ def _setting(default: object, text: str, kind: type[Any], **limits: Any) -> Any:
 class Settings:
     """The settings of one process. None means that the core or the machine decides."""
 
-    host: str = _setting("127.0.0.1", "address to listen on, or unix:PATH for a socket file", str)
+    host: str = _setting(
+        "127.0.0.1",
+        "where to listen",
+        str,
+        form=(r"(?!unix:$)[^\x00-\x1f\x7f]+", "an address, or unix:PATH for a socket file"),
+    )
     port: int = _setting(8000, "TCP port to listen on; 0 takes a free one", int, low=0, high=65535)
     tls_cert: str | None = _setting(
         None, "PEM file of the certificate and its chain; the server then speaks HTTPS", str, is_file=True

@@ -120,6 +120,10 @@ def test_what_is_true_or_false_can_be_said_in_all_places(tmp_path: Path, monkeyp
         ("vllm_metrics = 1", "setting vllm_metrics is '1'; it must be true or false"),
         ("port = [1]", "setting port is"),
         ("host = 7", "setting host is"),
+        ("host = 'unix:'", "setting host is unix:; it must be an address, or unix:PATH for a socket file"),
+        (r'host = "unix:a\nb"', "it must be an address, or unix:PATH"),
+        (r'host = "unix:a\u0000b"', "it must be an address, or unix:PATH"),
+        (r'tls_cert = "a\u0000b"', "it must be text"),
         ("prot = 1", "unknown key 'prot'"),
         ("port = ", "is not TOML"),
     ],
@@ -173,7 +177,7 @@ def _values(rule: Rule) -> st.SearchStrategy[object]:
     if rule.form is not None:
         return st.from_regex(re.compile(rule.form[0], re.ASCII), fullmatch=True)
     if rule.kind is str:
-        return st.text(st.characters(exclude_categories=["Cs"]), min_size=1)
+        return st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), min_size=1)
     low, high = rule.low, rule.high
     assert low is not None
     assert high is not None

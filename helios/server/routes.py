@@ -35,8 +35,9 @@ Endpoint = Callable[[Services, Exchange], Awaitable[None]]
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """`path` ending in a slash matches everything below it, but "/" itself alone. GET routes answer HEAD as well; what generates
-    needs a permit, and what is not public a key. `error_body` is the API's way to tell of an error."""
+    """`path` ending in a slash matches everything below it, but "/" itself alone; "*" is the server as a whole. GET routes answer
+    HEAD as well; what generates needs a permit, and what is not public a key. `error_body` is the API's way to tell of an error.
+    """
 
     method: str
     path: str
@@ -53,6 +54,17 @@ class Route:
     @property
     def methods(self) -> tuple[str, ...]:
         return ("GET", "HEAD") if self.method == "GET" else (self.method,)
+
+
+async def _show_methods(_: Services, exchange: Exchange) -> None:
+    """The methods that some path takes (RFC 9110, 9.3.7)."""
+    exchange.start(204, [("Allow", ", ".join(_methods(ROUTES)))])
+    await exchange.finish()
+
+
+def _methods(routes: Sequence[Route]) -> dict[str, None]:
+    """Each of them once, in order."""
+    return dict.fromkeys(name for route in routes for name in route.methods)
 
 
 ROUTES = (
@@ -74,6 +86,7 @@ ROUTES = (
     Route("GET", "/health", show_health, is_public=True),
     Route("GET", "/ready", show_readiness, is_public=True),
     Route("GET", "/metrics", show_metrics),
+    Route("OPTIONS", "*", _show_methods),
 )
 
 
@@ -148,8 +161,7 @@ class RoutedApplication:
             await self._fail(exchange, matching, InternalError("the server failed while it answered"))
 
     async def _answer_preflight(self, exchange: Exchange, matching: Sequence[Route]) -> None:
-        methods = [name for route in matching for name in route.methods]
-        exchange.start(204, self._cross_origin.preflight_headers(exchange.request.headers, methods))
+        exchange.start(204, self._cross_origin.preflight_headers(exchange.request.headers, _methods(matching)))
         await exchange.finish()
 
     async def _fail(self, exchange: Exchange, matching: Sequence[Route], error: HeliosError) -> None:
@@ -182,5 +194,5 @@ def _chosen(matching: Sequence[Route], method: str, path: str) -> Route:
     for route in matching:
         if method in route.methods:
             return route
-    allowed = ", ".join(name for route in matching for name in route.methods)
-    raise WireError(405, f"{path[:200]} does not take {method[:40]}", headers=(("Allow", allowed),))
+    allowed = ("Allow", ", ".join(_methods(matching)))
+    raise WireError(405, f"{path[:200]} does not take {method[:40]}", headers=(allowed,))

@@ -70,7 +70,7 @@ def test_every_route_is_described_and_nothing_else(document: dict[str, Any]) -> 
     described = {
         (method.upper(), path.replace("{model}", "")) for path, ways in document["paths"].items() for method in ways
     }
-    assert described == {(route.method, route.path) for route in ROUTES}
+    assert described == {(route.method, route.path) for route in ROUTES if route.path != "*"}  # which is no path
 
 
 def test_every_schema_is_one(document: dict[str, Any]) -> None:
