@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import secrets
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from typing import Any, Protocol
@@ -61,6 +61,16 @@ class Shape(Protocol):
         """What goes beside the choices of a response that is not streamed."""
 
 
+class Content(Protocol):
+    """What an answer becomes in an API of typed events. Each method gives the events that tell of what it does."""
+
+    def add(self, part: Part) -> Iterable[Mapping[str, Any]]:
+        """Grow by the next part."""
+
+    def end(self, *, is_cut: bool) -> Iterable[Mapping[str, Any]]:
+        """Close what is open: the answer has ended, `is_cut` before the model ended it."""
+
+
 async def answer(
     services: Services, exchange: Exchange, prepare: _Prepare, make_shape: Callable[[PreparedCall], Shape]
 ) -> None:
@@ -84,6 +94,22 @@ async def generate(services: Services, exchange: Exchange, prepare: _Prepare, de
         is_timed = call.options.observation.has_times
         times = Times(services.origin_s, ingress_s, services.clock()) if is_timed else None
         await deliver(call, _start(services, exchange, call, held, ingress_s), times)
+
+
+async def tell(exchange: Exchange, choice: Choice, content: Content, stream: EventStream | None = None) -> str:
+    """Have `content` grow by a whole answer, and its events sent where there is a stream; how the answer finished."""
+    finish_reason: str | None = None
+    while finish_reason is None:
+        delta = await choice.next_delta()
+        events = [event for part in delta.parts for event in content.add(part)]
+        finish_reason = delta.finish_reason
+        if finish_reason is not None:
+            events += content.end(is_cut=finish_reason == "length")
+            exchange.outcome.finish_reasons[choice.index] = finish_reason
+        if stream is not None:
+            for event in events:
+                await stream.send(event)
+    return finish_reason
 
 
 def _start(

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from helios.errors import InternalError
-from helios.server.answer import generate
+from helios.server.answer import generate, tell
 from helios.server.anthropic_messages_content import ContentBlocks
 from helios.server.anthropic_messages_errors import message_error
 from helios.server.anthropic_messages_request import read_countable_request, read_message_request
@@ -63,9 +63,7 @@ class _Message:
         await (self._stream(call, choices[0]) if call.options.is_stream else self._whole(call, choices[0]))
 
     async def _whole(self, call: PreparedCall, choice: Choice) -> None:
-        finish_reason: str | None = None
-        while finish_reason is None:
-            finish_reason, _ = await self._next_events(choice)
+        finish_reason = await tell(self._exchange, choice, self._content)
         ending = self._ending(call, choice, finish_reason)
         await self._exchange.respond_json(self._document(self._content.blocks, ending, self._usage(call, choice)))
 
@@ -74,23 +72,10 @@ class _Message:
             n_prompt_tokens = len(call.requests[0].prompt_tokens)
             opening = self._document([], _NO_ENDING, {"input_tokens": n_prompt_tokens, "output_tokens": 0})
             await stream.send({"type": "message_start", "message": opening})
-            finish_reason: str | None = None
-            while finish_reason is None:
-                finish_reason, events = await self._next_events(choice)
-                for event in events:
-                    await stream.send(event)
+            finish_reason = await tell(self._exchange, choice, self._content, stream)
             ending = self._ending(call, choice, finish_reason)
             await stream.send({"type": "message_delta", "delta": ending, "usage": self._usage(call, choice)})
             await stream.send({"type": "message_stop"})
-
-    async def _next_events(self, choice: Choice) -> tuple[str | None, list[dict[str, Any]]]:
-        """What the next tokens bring; with the finish reason when they are the last."""
-        delta = await choice.next_delta()
-        events = [event for part in delta.parts for event in self._content.add(part)]
-        if delta.finish_reason is not None:
-            events += self._content.end()
-            self._exchange.outcome.finish_reasons[choice.index] = delta.finish_reason
-        return delta.finish_reason, events
 
     # -- documents
 

@@ -75,10 +75,14 @@ class ContentBlocks:
                 yield self._grow(fragment)
             case ToolCallEnd():
                 self._blocks[-1].is_complete = True
-                yield from self.end()
+                yield from self._close()
 
-    def end(self) -> Iterator[_Event]:
-        """Close the block that is open, if there is one."""
+    def end(self, *, is_cut: bool) -> Iterator[_Event]:
+        """The answer has ended. A block that was cut closes like any other."""
+        return self._close()
+
+    def _close(self) -> Iterator[_Event]:
+        """Of the block that is open, if there is one."""
         if not self._is_open:
             return
         self._is_open = False
@@ -93,7 +97,7 @@ class ContentBlocks:
         yield self._grow(text)
 
     def _open(self, block: _Block) -> Iterator[_Event]:
-        yield from self.end()
+        yield from self._close()
         self._blocks.append(block)
         self._is_open = True
         yield {"type": "content_block_start", "index": len(self._blocks) - 1, "content_block": block.document}

@@ -13,7 +13,7 @@ from typing import Any
 
 from helios.errors import CapacityError, HeliosError, InternalError
 from helios.scheduler.request import Usage
-from helios.server.answer import generate
+from helios.server.answer import generate, tell
 from helios.server.chat_request import ChatRequest
 from helios.server.choice import Choice
 from helios.server.documents import Times
@@ -43,7 +43,6 @@ class _Response:
         self._created = int(time.time())
         self._echo: Mapping[str, Any] = {}
         self._items = OutputItems(services.engine.tokenizer, has_logprobs=False)
-        self._n_events = 0
 
     def prepare(self, body: bytes) -> PreparedCall:
         return self._services.frontend.prepare_chat(body, self._read)
@@ -59,41 +58,19 @@ class _Response:
         await (self._stream(choices[0]) if call.options.is_stream else self._whole(choices[0]))
 
     async def _whole(self, choice: Choice) -> None:
-        finish_reason: str | None = None
-        while finish_reason is None:
-            finish_reason, _ = await self._next_events(choice)
+        finish_reason = await tell(self._exchange, choice, self._items)
         await self._exchange.respond_json(self._final(choice, finish_reason))
 
     async def _stream(self, choice: Choice) -> None:
-        dialect = Dialect(error=self._failed, closing=b"", names_events=True)
+        dialect = Dialect(error=self._failed, closing=b"", names_events=True, numbers_events=True)
         async with EventStream(self._exchange, self._services.settings.ping_interval, dialect) as stream:
             for kind in ("created", "in_progress"):
-                await stream.send(self._lifecycle_event(kind, self._document("in_progress")))
-            finish_reason: str | None = None
-            while finish_reason is None:
-                finish_reason, events = await self._next_events(choice)
-                for event in events:
-                    await stream.send(self._numbered(event))
+                await stream.send(_lifecycle_event(kind, self._document("in_progress")))
+            finish_reason = await tell(self._exchange, choice, self._items, stream)
             final = self._final(choice, finish_reason)
-            await stream.send(self._lifecycle_event(final["status"], final))
-
-    async def _next_events(self, choice: Choice) -> tuple[str | None, list[dict[str, Any]]]:
-        """What the next tokens bring; with the finish reason when they are the last."""
-        delta = await choice.next_delta()
-        events = [event for part in delta.parts for event in self._items.add(part)]
-        if delta.finish_reason is not None:
-            events += self._items.end(is_cut=delta.finish_reason == "length")
-            self._exchange.outcome.finish_reasons[choice.index] = delta.finish_reason
-        return delta.finish_reason, events
+            await stream.send(_lifecycle_event(final["status"], final))
 
     # -- documents
-
-    def _numbered(self, event: Mapping[str, Any]) -> dict[str, Any]:
-        self._n_events += 1
-        return {**event, "sequence_number": self._n_events - 1}
-
-    def _lifecycle_event(self, kind: str, response: Mapping[str, Any]) -> dict[str, Any]:
-        return self._numbered({"type": f"response.{kind}", "response": response})
 
     def _final(self, choice: Choice, finish_reason: str) -> dict[str, Any]:
         """The response as it ended, by itself or at its limit."""
@@ -109,7 +86,7 @@ class _Response:
             pass  # an item that is open stays as it is
         code = "rate_limit_exceeded" if isinstance(error, CapacityError) else "server_error"
         described = {"code": code, "message": str(error), "param": error.param, "type": error.code}
-        return self._lifecycle_event("failed", self._document("failed", error=described))
+        return _lifecycle_event("failed", self._document("failed", error=described))
 
     def _document(
         self,
@@ -133,6 +110,10 @@ class _Response:
             "usage": usage,
             **self._echo,
         }
+
+
+def _lifecycle_event(kind: str, response: Mapping[str, Any]) -> dict[str, Any]:
+    return {"type": f"response.{kind}", "response": response}
 
 
 def _usage(usage: Usage, n_reasoning_tokens: int) -> dict[str, Any]:

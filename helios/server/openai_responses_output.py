@@ -20,7 +20,7 @@ _Event = dict[str, Any]
 
 
 class OutputItems:
-    """`add` every part, then `end`; each gives the events that came of it, without their numbers. `items` are all so far."""
+    """`add` every part, then `end`; each gives the events that came of it. `items` are all so far."""
 
     def __init__(self, tokenizer: Tokenizer, *, has_logprobs: bool) -> None:
         self._tokenizer = tokenizer

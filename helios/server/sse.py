@@ -25,12 +25,13 @@ _HEADERS = (("Cache-Control", "no-cache"), ("X-Accel-Buffering", "no"))
 @dataclass(frozen=True, slots=True)
 class Dialect:
     """How the events of an API are framed. `closing` ends a stream that went well; with `names_events` each event is named by the
-    `type` of its document."""
+    `type` of its document, with `numbers_events` each document has its number."""
 
     error: Callable[[HeliosError], Mapping[str, Any]] = error_body
     ping: bytes = b": ping\n\n"
     closing: bytes = b"data: [DONE]\n\n"
     names_events: bool = False
+    numbers_events: bool = False
 
 
 _DIALECT = Dialect()
@@ -49,6 +50,7 @@ class EventStream:
         self._ping_interval_s = ping_interval_s
         self._loop = asyncio.get_running_loop()
         self._last_sent_s = 0.0
+        self._n_sent = 0
         self._ping_timer: asyncio.TimerHandle | None = None
 
     async def __aenter__(self) -> EventStream:
@@ -61,6 +63,9 @@ class EventStream:
 
     async def send(self, document: Mapping[str, Any]) -> None:
         """One event with a JSON document as its data."""
+        if self._dialect.numbers_events:
+            document = {**document, "sequence_number": self._n_sent}
+            self._n_sent += 1
         name = b"event: %b\n" % document["type"].encode() if self._dialect.names_events else b""
         await self._send(b"%bdata: %b\n\n" % (name, to_json(document)))
 
