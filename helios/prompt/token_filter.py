@@ -25,7 +25,7 @@ class Constraint(Protocol):
 
 class TokenFilter:
     """What holds for every answer to one request. `allowed` empty: every token. None of `endings` among the first `n_least`
-    tokens, unless a grammar leaves nothing else: then the answer's form ends it."""
+    tokens. Where a grammar leaves nothing but endings the answer's form ends it, whatever is allowed and however short it is."""
 
     def __init__(self, vocabulary: int, allowed: Collection[int], endings: Collection[int], n_least: int) -> None:
         self.allowed = _row(vocabulary, allowed) if allowed else None
@@ -51,13 +51,20 @@ class FilteredAnswer:
         row = None if self._inner is None else self._inner.mask()
         rules = self._rules
         if rules.allowed is not None:
-            row = rules.allowed if row is None else row & rules.allowed
+            row = self._narrowed(row, rules.allowed)
         if self._n_left > 0:
-            longer = rules.not_endings if row is None else row & rules.not_endings
-            row = longer if longer.any() or row is None or self._inner is None else row
+            row = self._narrowed(row, rules.not_endings)
         if row is not None and not row.any():
             raise ConstraintError("no token that the request allows can come next")
         return row
+
+    def _narrowed(self, row: NDArray[np.uint32] | None, kept: NDArray[np.uint32]) -> NDArray[np.uint32]:
+        """The tokens of both, or those of `row` where these are a form's endings and `kept` has none of them."""
+        if row is None:
+            return kept
+        narrowed: NDArray[np.uint32] = row & kept
+        is_form_over = self._inner is not None and not narrowed.any() and not (row & self._rules.not_endings).any()
+        return row if is_form_over else narrowed
 
     def advance(self, token_id: int) -> None:
         """Take in a token that was sampled under the mask."""

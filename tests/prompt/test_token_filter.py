@@ -67,6 +67,16 @@ def test_a_form_that_is_complete_ends_before_the_least_length() -> None:
     assert allowed_by(TokenFilter(VOCABULARY, [], [5], 4).start(Fixed(5))) == {5}
 
 
+def test_a_form_that_is_complete_ends_although_no_ending_is_allowed() -> None:
+    """GRPC-2: and one that could go on does, for as long as tokens of it are allowed."""
+    for n_least in (0, 4):
+        assert allowed_by(TokenFilter(VOCABULARY, [6], [5, 7], n_least).start(Fixed(5, 6))) == {6}
+        assert allowed_by(TokenFilter(VOCABULARY, [6], [5, 7], n_least).start(Fixed(5, 7))) == {5, 7}
+        assert allowed_by(TokenFilter(VOCABULARY, [6, 7], [5, 7], n_least).start(Fixed(5, 7))) == {7}
+        with pytest.raises(ConstraintError):
+            TokenFilter(VOCABULARY, [6], [5, 7], n_least).start(Fixed(5, 8)).mask()
+
+
 def test_a_mask_that_allows_nothing_is_an_error() -> None:
     for filter_ in (
         TokenFilter(VOCABULARY, [1], [], 0).start(Fixed(2)),

@@ -149,6 +149,19 @@ def test_a_form_forbids_another_kind(
     assert not said.startswith("!")
 
 
+def test_a_form_within_allowed_tokens_ends_although_no_ending_is_among_them(
+    client: Client, device: ScriptedDevice, tokenizer: Tokenizer
+) -> None:
+    """GRPC-2: a choice in the tokens that are allowed, whole and streamed."""
+    allowed = tokenizer.encode("no", allow_special=False)
+    decoding = {"choice": {"choices": ["yes", "no"]}, "allowed_token_ids": allowed}
+    for ask in (lambda **fields: [client.generate(**fields)], client.stream):
+        device.says("no")
+        responses = ask(decoding=decoding)
+        assert text_of(responses) == "no"
+        assert finish_of(responses).WhichOneof("stop_reason") == "eos_token_id"
+
+
 def test_a_form_and_allowed_tokens_that_exclude_each_other_fail_the_request(
     client: Client, tokenizer: Tokenizer
 ) -> None:
