@@ -167,16 +167,22 @@ def _response_format(body: Mapping[str, Any]) -> AnswerForm | None:
 
 
 def _structured_outputs(body: Mapping[str, Any]) -> AnswerForm | None:
-    if body.get("structured_outputs") is None:
+    place = "structured_outputs"
+    if body.get(place) is None:
         return None
-    table = _object(body["structured_outputs"], "structured_outputs")
+    table = _object(body[place], place)
     given = {name: value for name, value in table.items() if value is not None and value is not False}
     for name in given.keys() - {*_READERS, "json_object"}:
-        raise _refusal(f"structured_outputs.{name}"[:100], "is not supported")
+        raise _refusal(f"{place}.{name}"[:100], "is not supported")
     if len(given) != 1:
-        raise _refusal("structured_outputs", f"must hold exactly one of {', '.join(_READERS)}, not {len(given)}")
+        raise _refusal(place, f"must hold exactly one of {', '.join(_READERS)}, not {len(given)}")
     name, value = next(iter(given.items()))
-    param = f"structured_outputs.{name}"
+    return read_answer_form(name, value, place)
+
+
+def read_answer_form(name: str, value: Any, place: str) -> AnswerForm:
+    """The form that field `name` of `place` asks for, one of vLLM's six."""
+    param = f"{place}.{name}"
     if name == "json_object":
         if value is not True:
             raise _refusal(param, "must be true or false")

@@ -116,7 +116,9 @@ class Preparation:
                     param="truncate_prompt_tokens",
                 )
             tokens = tokens[-options.n_kept :]
-        if not 0 < len(tokens) < self._context_tokens:
+        if not tokens:
+            raise InvalidValueError("text has no tokens, at least 1 is needed", param="text")
+        if len(tokens) >= self._context_tokens:
             raise ContextLengthError(len(tokens), self._context_tokens - 1)
         return tuple(tokens)
 

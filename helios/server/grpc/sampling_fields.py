@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from helios.errors import InvalidValueError
-from helios.prompt.grammar.request import StructuredRequest, read_structured
+from helios.prompt.grammar.request import StructuredRequest, read_answer_form
 from helios.scheduler.request import SamplingParameters
 from helios.server.grpc.fields import checked_count, checked_ids, checked_number
 from helios.server.grpc.response_fields import Shown
@@ -68,13 +68,13 @@ def read_allowed_tokens(request: inference_pb2.GenerateRequest, vocabulary: int)
 
 
 def read_form(request: inference_pb2.GenerateRequest) -> StructuredRequest:
-    """The form of the answer, which is called here as it is over HTTP."""
+    """The form of the answer; its names are those of vLLM's `structured_outputs` over HTTP."""
     decoding = request.decoding
     name = decoding.WhichOneof("structured_output")
     if name is None:
         return StructuredRequest()
     value = list(decoding.choice.choices) if name == "choice" else getattr(decoding, name)
-    return read_structured({"structured_outputs": {name: value}}) if value is not False else StructuredRequest()
+    return StructuredRequest(read_answer_form(name, value, "decoding") if value is not False else None)
 
 
 def _repetition(value: float) -> float:

@@ -47,12 +47,12 @@ INVALID: list[tuple[str, dict[str, Any]]] = [
     ("decoding.logit_bias", {"decoding": {"logit_bias": dict.fromkeys(range(1025), 1.0)}}),
     ("decoding.allowed_token_ids", {"decoding": {"allowed_token_ids": [9_999_999]}}),
     ("decoding.allowed_token_ids", {"decoding": {"allowed_token_ids": [1] * 1025}}),
-    ("structured_outputs.json", {"decoding": {"json": "{no"}}),
-    ("structured_outputs.regex", {"decoding": {"regex": "("}}),
-    ("structured_outputs.choice", {"decoding": {"choice": {}}}),
-    ("structured_outputs.grammar", {"decoding": {"grammar": ""}}),
-    ("structured_outputs.grammar", {"decoding": {"grammar": "  "}}),
-    ("structured_outputs.structural_tag", {"decoding": {"structural_tag": "[]"}}),
+    ("decoding.json", {"decoding": {"json": "{no"}}),
+    ("decoding.regex", {"decoding": {"regex": "("}}),
+    ("decoding.choice", {"decoding": {"choice": {}}}),
+    ("decoding.grammar", {"decoding": {"grammar": ""}}),
+    ("decoding.grammar", {"decoding": {"grammar": "  "}}),
+    ("decoding.structural_tag", {"decoding": {"structural_tag": "[]"}}),
     ("stopping.ignore_eos", {"decoding": {"regex": "a"}, "stopping": {"ignore_eos": True}}),
     ("stopping.stop_strings", {"stopping": {"stop_strings": ["a", ""]}}),
     ("stopping.stop_strings", {"stopping": {"stop_strings": ["a"] * 65}}),
@@ -121,17 +121,24 @@ def test_transfers_of_cached_tokens_are_refused_and_empty_ones_ask_for_nothing(c
     assert client.refused(kv={name: params})[0] is grpc.StatusCode.FAILED_PRECONDITION
 
 
-def test_a_prompt_is_required(client: Client) -> None:
-    for request in (GenerateRequest(), request_of([])):
-        with pytest.raises(grpc.RpcError) as caught:
-            client.generate_raw(request)
-        assert caught.value.code() is grpc.StatusCode.INVALID_ARGUMENT
+@pytest.mark.parametrize(
+    ("request_message", "detail"),
+    [
+        (GenerateRequest(), "prompt is required"),
+        (request_of([]), "token_ids has no tokens"),
+        (request_of(""), "text has no tokens"),
+        (request_of("", truncate_prompt_tokens=3), "text has no tokens"),
+    ],
+)
+def test_a_prompt_is_required(client: Client, request_message: GenerateRequest, detail: str) -> None:
+    with pytest.raises(grpc.RpcError) as caught:
+        client.generate_raw(request_message)
+    assert caught.value.code() is grpc.StatusCode.INVALID_ARGUMENT
+    assert detail in caught.value.details()
 
 
-def test_a_prompt_without_tokens_beyond_the_vocabulary_or_too_long_is_refused(
-    client: Client, tokenizer: Tokenizer
-) -> None:
-    for prompt in ("", [tokenizer.vocabulary_size], [1] * 4096):
+def test_a_prompt_beyond_the_vocabulary_or_too_long_is_refused(client: Client, tokenizer: Tokenizer) -> None:
+    for prompt in ([tokenizer.vocabulary_size], [1] * 4096):
         assert client.refused(prompt)[0] is grpc.StatusCode.INVALID_ARGUMENT
 
 
