@@ -128,8 +128,8 @@ class AnswerSequence:
             if self._is_aborted():
                 return Ending.ABORTED
             raise ShuttingDownError
-        if reason is FinishReason.LIMIT:
-            return Ending.LENGTH
+        if reason is FinishReason.LIMIT:  # a character that stays unfinished may be the end of a stop
+            return Ending.STOP_STRING if self._text.stop else Ending.LENGTH
         if self._last_token in self._eos_tokens:
             return Ending.EOS
         if self._last_token in self._endings:

@@ -67,6 +67,16 @@ def test_a_stop_string_may_be_kept(client: Client, device: ScriptedDevice) -> No
     assert text == "one sto"
 
 
+def test_a_stop_that_an_unfinished_character_spells_at_the_limit_is_a_stop(
+    client: Client, device: ScriptedDevice
+) -> None:
+    """GRPC-3: what is taken out of the text is told."""
+    device.says("a€b")
+    text, finish = ends(client, stopping={"stop_strings": ["a\ufffd"], "max_new_tokens": 2})
+    assert text == ""
+    assert (finish.finish_reason, finish.stop_string) == (FinishInfo.STOP, "a\ufffd")
+
+
 def test_what_may_become_a_stop_is_held_back_and_then_given_out(client: Client, device: ScriptedDevice) -> None:
     device.says("abab abc")
     assert ends(client, stopping={"stop_strings": ["abx"], "max_new_tokens": 50})[0] == "abab abc"
