@@ -1,7 +1,7 @@
 """Room for messages that are read and prepared: so many at once that all of them together are no more than bodies may be.
 
 It knows calls by their connections, no fields. A call that waits here holds no more than a window of its stream; so many may wait,
-connections have their turns by rotation, and who sends nothing makes way as soon as others wait.
+connections have their turns by rotation, and who sends slowly or nothing leaves half of the turns to others as soon as others wait.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Awaitable
+from itertools import islice
 from typing import Any
 
 import grpc
@@ -16,21 +17,22 @@ from google.protobuf.message import DecodeError
 
 from helios.errors import InvalidValueError, StalledSenderError, UnsupportedError, WaitingFullError
 
-GRACE_S = 2.0  # for a message to arrive while others wait
+GRACE_S = 2.0  # that a message may take before it is late
 
 
 class MessageRoom:
-    """`n_turns` at once, `n_waiting` that wait for one. A message has `timeout_s` to arrive, and `grace_s` while others wait."""
+    """`n_turns` at once, `n_waiting` that wait for one. A message has `timeout_s` to arrive, and is late after `grace_s`: while others
+    wait, late ones may have half of the turns, and who would be one more makes way. How much of a message has come the library does
+    not say, so a slow sender and a silent one are the same here; and neither kind keeps others from their turns."""
 
     def __init__(self, n_turns: int, n_waiting: int, timeout_s: float, grace_s: float) -> None:
         self._n_free = n_turns
+        self._n_late = n_turns // 2
         self._limit = n_waiting
         self._timeout_s = timeout_s
         self._grace_s = grace_s
         self._waiting: dict[str, deque[asyncio.Future[None]]] = {}  # by connection, in the order of their next turns
-        self._reading: dict[
-            Turn, float
-        ] = {}  # whose message has not come, with the time at which they may have to make way
+        self._reading: dict[Turn, float] = {}  # whose message has not come, and when it is late: in this order
         self._pressing: asyncio.TimerHandle | None = None
         self.n_waiting = 0
 
@@ -112,20 +114,23 @@ class MessageRoom:
             self._reading.pop(turn, None)
 
     def _press(self) -> None:
-        """While somebody waits: see to it that the one who has read longest makes way in time."""
-        if self.n_waiting and self._reading and self._pressing is None:
-            due_s = next(iter(self._reading.values()))
-            self._pressing = asyncio.get_running_loop().call_at(due_s, self._make_way)
+        """While somebody waits: see to it that no more turns than may be are those of late messages."""
+        if self.n_waiting and self._pressing is None and (one_more := self._one_more()):
+            self._pressing = asyncio.get_running_loop().call_at(self._reading[one_more], self._make_way)
 
     def _make_way(self) -> None:
         self._pressing = None
-        now_s = asyncio.get_running_loop().time()
-        longest = next(iter(self._reading), None)
-        if self.n_waiting and longest is not None and self._reading[longest] <= now_s:
-            del self._reading[longest]
-            if not longest.limit.expired():
-                longest.limit.reschedule(now_s)
-        self._press()
+        one_more, now_s = self._one_more(), asyncio.get_running_loop().time()
+        if self.n_waiting and one_more is not None and self._reading[one_more] <= now_s:
+            del self._reading[one_more]
+            if not one_more.limit.expired():
+                one_more.limit.reschedule(now_s)  # the end of its turn presses on
+        else:
+            self._press()
+
+    def _one_more(self) -> Turn | None:
+        """Whoever is late, or will be, when as many are as may be."""
+        return next(islice(self._reading, self._n_late, None), None)
 
 
 class Turn:

@@ -225,11 +225,13 @@ async def settle() -> None:
         await asyncio.sleep(0)
 
 
-def run_room(scene: Callable[[Callers], Awaitable[None]], n_waiting: int = 4, grace_s: float = 100.0) -> list[str]:
-    """What became of the calls of a scene in a room with one turn, in order."""
+def run_room(
+    scene: Callable[[Callers], Awaitable[None]], n_turns: int = 1, n_waiting: int = 4, grace_s: float = 100.0
+) -> list[str]:
+    """What became of the calls of a scene in a room, in order."""
 
     async def run() -> list[str]:
-        callers = Callers(MessageRoom(1, n_waiting, 1000.0, grace_s))
+        callers = Callers(MessageRoom(n_turns, n_waiting, 1000.0, grace_s))
         await scene(callers)
         await settle()
         assert callers.room.n_waiting == 0
@@ -297,6 +299,41 @@ def test_who_is_silent_makes_way_when_others_wait_and_not_before() -> None:
         await callers.come("b1", arrived())
 
     assert run_room(scene, grace_s=0.0) == ["a0 stalled_sender", "b1"]
+
+
+def test_a_late_message_keeps_its_turn_while_half_of_the_turns_are_left_to_others() -> None:
+    """GRPC-4: a large message over a slow line comes, and many others before it."""
+
+    async def scene(callers: Callers) -> None:
+        slow = message()
+        await callers.come("a0", slow)
+        prepared = await callers.room.take("b")
+        for name in ("c1", "d1", "c2"):
+            await callers.come(name, arrived())
+        assert callers.ends == []
+        prepared.end()
+        await settle()
+        slow.set_result("")
+
+    assert run_room(scene, n_turns=2, grace_s=0.0) == ["c1", "d1", "c2", "a0"]
+
+
+def test_of_late_messages_one_too_many_makes_way_for_who_waits() -> None:
+    """The one that is late for the shortest time; those that remain are read when they come."""
+
+    async def scene(callers: Callers) -> None:
+        late = [message() for _ in range(5)]
+        for i, each in enumerate(late):
+            await callers.come(f"{i}a", each)
+        assert callers.ends == []
+        for name in ("x", "y"):
+            await callers.come(name, arrived())
+        for each in late:
+            if not each.cancelled():
+                each.set_result("")
+
+    stalled = "stalled_sender"
+    assert run_room(scene, n_turns=5, grace_s=0.0) == [f"2a {stalled}", "x", "y", "0a", "1a", "3a", "4a"]
 
 
 def test_a_message_that_comes_in_time_is_read_although_others_wait() -> None:
