@@ -21,9 +21,9 @@ GRACE_S = 2.0  # that a message may take before it is late
 
 
 class MessageRoom:
-    """`n_turns` at once, `n_waiting` that wait for one. A message has `timeout_s` to arrive, and is late after `grace_s`: while others
-    wait, late ones may have half of the turns, and who would be one more makes way. How much of a message has come the library does
-    not say, so a slow sender and a silent one are the same here; and neither kind keeps others from their turns."""
+    """`n_turns` at once, `n_waiting` that wait for one. A message has `timeout_s` to arrive, and is late after `grace_s`. While
+    others wait, late ones may have half of the turns, and who would be one more makes way. How much of a message has come the
+    library does not say, so a slow sender and a silent one are the same here; and neither kind keeps others from their turns."""
 
     def __init__(self, n_turns: int, n_waiting: int, timeout_s: float, grace_s: float) -> None:
         self._n_free = n_turns
