@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
-from itertools import groupby
+from itertools import chain, groupby
 from typing import NamedTuple, Protocol
 
 from helios.errors import HeliosError, InternalError, ShuttingDownError
@@ -195,30 +195,40 @@ class Choice:
 
 
 def _joined(parts: Iterable[Part]) -> Iterator[Part]:
-    """Neighbouring pieces of the same text as one, so that a batch of tokens is one chunk."""
-    held: Part | None = None
-    for part in parts:
-        if held is None:
-            held = part
-        elif (joined := _join(held, part)) is not None:
-            held = joined
-        else:
-            yield held
-            held = part
-    if held is not None:
-        yield held
+    """Neighbouring pieces of the same text as one, so that a batch of tokens is one chunk. All pieces of one are joined at once: a
+    batch that has waited for a late event loop is long."""
+    for _, pieces in groupby(parts, key=_kind):
+        yield _join(list(pieces))
 
 
-def _join(first: Part, second: Part) -> Part | None:
-    tokens = (*first.tokens, *second.tokens)
-    match first.event, second.event:
-        case ContentDelta(one), ContentDelta(other):
-            return Part(ContentDelta(one + other), _one_part_each(tokens))
-        case ReasoningDelta(one), ReasoningDelta(other):
-            return Part(ReasoningDelta(one + other), tokens)
-        case ToolArgumentsDelta(index, one), ToolArgumentsDelta(other_index, other) if index == other_index:
-            return Part(ToolArgumentsDelta(index, one + other), tokens)
-    return None
+def _kind(part: Part) -> object:
+    """What neighbours that are pieces of the same text have alike; an event that is no text has it to itself."""
+    match part.event:
+        case ContentDelta() | ReasoningDelta():
+            return type(part.event)
+        case ToolArgumentsDelta(index):
+            return ToolArgumentsDelta, index
+    return id(part)
+
+
+def _join(pieces: Sequence[Part]) -> Part:
+    if len(pieces) == 1:
+        return pieces[0]
+    text = "".join(_text(piece.event) for piece in pieces)
+    tokens = tuple(chain.from_iterable(piece.tokens for piece in pieces))
+    match pieces[0].event:
+        case ReasoningDelta():
+            return Part(ReasoningDelta(text), tokens)
+        case ToolArgumentsDelta(index):
+            return Part(ToolArgumentsDelta(index, text), tokens)
+    return Part(ContentDelta(text), _one_part_each(tokens))
+
+
+def _text(event: OutputEvent) -> str:
+    match event:
+        case ContentDelta(text) | ReasoningDelta(text) | ToolArgumentsDelta(_, text):
+            return text
+    return ""
 
 
 def _one_part_each(parts: Sequence[TokenPart]) -> tuple[TokenPart, ...]:

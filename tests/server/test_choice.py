@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 from collections.abc import Sequence
+from types import FrameType
 
 import pytest
 
@@ -11,6 +13,7 @@ from helios.errors import DeviceError, HeliosError
 from helios.output.events import ContentDelta
 from helios.output.pipeline import OutputPipeline
 from helios.scheduler.request import Event, Finished, FinishReason, Token
+from helios.server.attribution import Attribution
 from helios.server.choice import Choice, Delta
 from helios.server.reading import Reading
 from helios.tokenizer.tokenizer import Tokenizer
@@ -72,3 +75,33 @@ def test_a_good_ending_needs_no_batch_of_its_own(tokenizer: Tokenizer) -> None:
     deltas, error = read(tokenizer, [[Token(token_id), Finished(FinishReason.LIMIT, USAGE)]])
     assert error is None
     assert [delta.finish_reason for delta in deltas] == ["length"]
+
+
+def test_a_long_batch_costs_no_more_for_each_token(tokenizer: Tokenizer) -> None:
+    """What has waited for a late event loop must not make it later still: counted in calls of functions."""
+    (token_id,) = tokenizer.encode("a", allow_special=False)
+
+    def n_calls(n_tokens: int) -> int:
+        tokens = [Token(token_id, -0.5) for _ in range(n_tokens)]
+        attribution = Attribution(tokenizer, keeps_all=True)
+        batches = Batches([[*tokens, Finished(FinishReason.LIMIT, USAGE)]])
+        choice = Choice(0, batches, OutputPipeline(tokenizer, (), ()), Reading(), attribution)
+        n_called = 0
+
+        def count(frame: FrameType, event: str, argument: object) -> None:
+            nonlocal n_called
+            n_called += event == "call"
+
+        profile = sys.getprofile()
+        reading = choice.next_delta()
+        sys.setprofile(count)
+        try:
+            reading.send(None)
+        except StopIteration as done:
+            delta = done.value
+        finally:
+            sys.setprofile(profile)
+        assert [part.token for part in delta.parts[0].tokens] == tokens
+        return n_called
+
+    assert n_calls(1000) < 1.5 * 10 * n_calls(100)
