@@ -15,7 +15,7 @@ from helios.server.conversation_fields import object_fields, read_content, with_
 from helios.server.conversation_turns import joined_turns
 from helios.server.fields import Fields, checked_text
 
-_BLOCKS = {
+BLOCKS = {
     "user": ("text", "tool_result"),
     "assistant": ("text", "tool_use", "thinking", "redacted_thinking"),
     "system": ("text",),
@@ -44,8 +44,8 @@ def _read_all(fields: Fields) -> Iterator[Message]:
 
 def _read_message(fields: Fields) -> Iterator[Message]:
     role = fields.text("role")
-    if role not in _BLOCKS:
-        raise fields.refuse("role", "one of " + ", ".join(_BLOCKS))
+    if role not in BLOCKS:
+        raise fields.refuse("role", "one of " + ", ".join(BLOCKS))
     if isinstance(fields.value("content"), str):
         yield Message(role, fields.text("content") or "")
         return
@@ -64,10 +64,10 @@ def _blocks(fields: Fields, role: str) -> Iterator[tuple[str, Fields]]:
     for index, value in enumerate(values):
         block = object_fields(value, f"{fields.param('content')}[{index}]")
         kind = block.text("type")
-        if kind not in _BLOCKS[role]:
+        if kind not in BLOCKS[role]:
             param = block.param("type")
             message = f"{param} is {str(kind)[:40]!r}, which is not supported in a message of the {role}"
-            raise InvalidValueError(message, hint=f"use {', '.join(_BLOCKS[role])}", param=param)
+            raise InvalidValueError(message, hint=f"use {', '.join(BLOCKS[role])}", param=param)
         yield kind, block
 
 

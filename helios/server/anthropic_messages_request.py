@@ -25,7 +25,7 @@ from helios.server.anthropic_messages_input import read_turns
 from helios.server.chat_request import ChatRequest, check_form
 from helios.server.conversation_fields import object_fields
 from helios.server.fields import Fields
-from helios.server.options import Limits, read_options
+from helios.server.options import ANY_COUNT, Limits, read_options
 from helios.server.template_fields import read_effort, thinking_variables
 from helios.server.unserved import OTHER_APIS, Neutral, refuse_unserved
 
@@ -34,8 +34,9 @@ _UNSERVED: Neutral = {
     "container": (), "mcp_servers": ([],), "speed": ("standard",),
 }  # fmt: skip
 _STOPS = "stop_sequences"
-_CHOICES: Mapping[str, Any] = {"auto": "auto", "any": "required", "none": "none"}
-_ANY_COUNT = (1 << 31) - 1
+CHOICES: Mapping[str, Any] = {"auto": "auto", "any": "required", "none": "none"}
+DISPLAYS = ("summarized", "omitted")
+EDIT_PREFIX = "clear_thinking_"
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +90,7 @@ def _check_edits(fields: Fields) -> None:
     edits = [] if management is None else management.list("edits") or []
     for index, edit in enumerate(edits):
         kind = object_fields(edit, f"context_management.edits[{index}]").text("type") or ""
-        if not kind.startswith("clear_thinking_"):
+        if not kind.startswith(EDIT_PREFIX):
             param = f"context_management.edits[{index}].type"
             raise InvalidValueError(
                 f"{param} is {kind[:40]!r}, which is not supported", hint="leave it out", param=param
@@ -112,8 +113,8 @@ def _read_thinking(fields: Fields) -> _Thinking:
     if thinking is None:
         return _Thinking(False, thinking_variables(False))
     display = thinking.text("display")
-    if display not in (None, "summarized", "omitted"):
-        raise thinking.refuse("display", "'summarized' or 'omitted'")
+    if display not in (None, *DISPLAYS):
+        raise thinking.refuse("display", "one of " + ", ".join(DISPLAYS))
     is_shown = display != "omitted"
     match thinking.text("type"):
         case "disabled":
@@ -121,7 +122,7 @@ def _read_thinking(fields: Fields) -> _Thinking:
         case "adaptive":
             return _Thinking(is_shown, thinking_variables(True))
         case "enabled":
-            n_budget = thinking.integer("budget_tokens", 1, _ANY_COUNT)
+            n_budget = thinking.integer("budget_tokens", 1, ANY_COUNT)
             budget = {} if n_budget is None else {"thinking_budget": n_budget}
             return _Thinking(is_shown, thinking_variables(True) | budget)
     raise thinking.refuse("type", "'enabled', 'adaptive' or 'disabled'")
@@ -148,9 +149,9 @@ def _chat_choice(choice: Fields) -> Any:
     kind = choice.text("type")
     if kind == "tool":
         return {"type": "function", "function": {"name": choice.text("name")}}
-    if kind is None or kind not in _CHOICES:
+    if kind is None or kind not in CHOICES:
         raise choice.refuse("type", "'auto', 'any', 'tool' or 'none'")
-    return _CHOICES[kind]
+    return CHOICES[kind]
 
 
 def _read_tool(table: Mapping[str, Any], place: str) -> Tool:

@@ -16,8 +16,9 @@ from helios.prompt.conversation import Message, ToolCall
 from helios.server.fields import Fields, checked_text, fault_of, parse_json
 
 # OpenAI renamed `system` to `developer`; templates know the old name.
-_ROLES = {"system": "system", "developer": "system", "user": "user", "assistant": "assistant", "tool": "tool"}
-_REASONING_NAMES = ("reasoning_content", "reasoning")
+ROLES = {"system": "system", "developer": "system", "user": "user", "assistant": "assistant", "tool": "tool"}
+REASONING_NAMES = ("reasoning_content", "reasoning")
+UNSERVED = ("function_call", "audio")
 PART_TYPES = {"text": "text", "input_text": "text", "output_text": "text", "refusal": "refusal"}
 
 
@@ -48,15 +49,15 @@ def with_tool_names(messages: Sequence[Message]) -> tuple[Message, ...]:
 
 def _read_message(fields: Fields) -> Message:
     role = fields.text("role")
-    if role not in _ROLES:
-        raise fields.refuse("role", "one of " + ", ".join(_ROLES))
-    for name in ("function_call", "audio"):
+    if role not in ROLES:
+        raise fields.refuse("role", "one of " + ", ".join(ROLES))
+    for name in UNSERVED:
         _refuse(fields, name)
     is_assistant, is_tool = role == "assistant", role == "tool"
     for name in () if is_assistant else ("tool_calls",):
         _refuse(fields, name)
     return Message(
-        role=_ROLES[role],
+        role=ROLES[role],
         content=read_content(fields, "content", is_optional=is_assistant),
         reasoning=_read_reasoning(fields) if is_assistant else None,
         tool_calls=tuple(_read_calls(fields)) if is_assistant else (),
@@ -73,7 +74,8 @@ def _refuse(fields: Fields, name: str) -> None:
 
 def _read_reasoning(fields: Fields) -> str | None:
     """What the assistant thought, under either of the names that servers give it."""
-    return next((text for text in map(fields.text, _REASONING_NAMES) if text), None)
+    texts = [fields.text(name) for name in REASONING_NAMES]
+    return next((text for text in texts if text), None)
 
 
 def read_content(fields: Fields, name: str, *, is_optional: bool = False) -> str:

@@ -7,7 +7,7 @@ nothing is converted on the caller's behalf, so "0" is no number and true is no 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from helios.errors import InvalidValueError
@@ -37,6 +37,11 @@ class Fields:
         """The error for field `name`, which is not `expected`."""
         param = self.param(name)
         return InvalidValueError(f"{param} must be {expected}, not {_shown(self.value(name))}", param=param)
+
+    def is_neutral(self, name: str, values: Sequence[object]) -> bool:
+        """Whether field `name` asks for nothing: it is absent, or one of `values`, of the same type."""
+        value = self.value(name)
+        return value is None or any(type(value) is type(other) and value == other for other in values)
 
     def boolean(self, name: str) -> bool:
         """True or false; absent is false."""

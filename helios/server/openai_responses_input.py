@@ -14,7 +14,7 @@ from helios.server.conversation_fields import object_fields, read_arguments, rea
 from helios.server.conversation_turns import joined_turns
 from helios.server.fields import Fields
 
-_ROLES = {"system": "system", "developer": "system", "user": "user", "assistant": "assistant"}
+ROLES = {"system": "system", "developer": "system", "user": "user", "assistant": "assistant"}
 
 
 def read_input(fields: Fields) -> tuple[Message, ...]:
@@ -48,18 +48,18 @@ def _read_all(fields: Fields) -> Iterator[Message]:
 def _read_item(fields: Fields) -> Message:
     """An item; one without a type is a message."""
     kind = fields.text("type") or "message"
-    if kind not in _READERS:
+    if kind not in READERS:
         param = fields.param("type")
-        hint = "give the item itself" if kind == "item_reference" else f"this server takes {', '.join(_READERS)}"
+        hint = "give the item itself" if kind == "item_reference" else f"this server takes {', '.join(READERS)}"
         raise InvalidValueError(f"{param} is {kind[:40]!r}, which is not supported", hint=hint, param=param)
-    return _READERS[kind](fields)
+    return READERS[kind](fields)
 
 
 def _read_message(fields: Fields) -> Message:
     role = fields.text("role")
-    if role not in _ROLES:
-        raise fields.refuse("role", "one of " + ", ".join(_ROLES))
-    return Message(_ROLES[role], read_content(fields, "content"))
+    if role not in ROLES:
+        raise fields.refuse("role", "one of " + ", ".join(ROLES))
+    return Message(ROLES[role], read_content(fields, "content"))
 
 
 def _read_call(fields: Fields) -> Message:
@@ -91,7 +91,7 @@ def _required(fields: Fields, name: str, *, is_empty_allowed: bool = False) -> s
     return text
 
 
-_READERS: Mapping[str, Callable[[Fields], Message]] = {
+READERS: Mapping[str, Callable[[Fields], Message]] = {
     "message": _read_message,
     "function_call": _read_call,
     "function_call_output": _read_output,

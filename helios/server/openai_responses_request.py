@@ -35,8 +35,8 @@ _UNSERVED: Neutral = {
     "moderation": (),
 }  # fmt: skip
 _LOGPROBS = "message.output_text.logprobs"
-_MAX_METADATA, _MAX_KEY, _MAX_VALUE = 16, 64, 512  # OpenAI's
-_VERBOSITIES = ("low", "medium", "high")
+MAX_METADATA, MAX_KEY, MAX_VALUE = 16, 64, 512  # OpenAI's
+VERBOSITIES = ("low", "medium", "high")
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,8 +122,8 @@ def _read_variables(fields: Fields) -> dict[str, Any]:
     """Effort and verbosity are told to the template by name. A summary of the reasoning is never made: the text itself is shown."""
     reasoning, text = fields.object("reasoning"), fields.object("text")
     verbosity = None if text is None else text.text("verbosity")
-    if text is not None and verbosity is not None and verbosity not in _VERBOSITIES:
-        raise text.refuse("verbosity", "one of " + ", ".join(_VERBOSITIES))
+    if text is not None and verbosity is not None and verbosity not in VERBOSITIES:
+        raise text.refuse("verbosity", "one of " + ", ".join(VERBOSITIES))
     effort = {} if reasoning is None else read_effort(reasoning, "effort")
     return effort if verbosity is None else effort | {"verbosity": verbosity}
 
@@ -174,11 +174,11 @@ def _read_metadata(fields: Fields) -> dict[str, Any]:
     metadata = fields.object("metadata")
     if metadata is None:
         return {}
-    if len(metadata.table) > _MAX_METADATA:
-        raise fields.refuse("metadata", f"an object of at most {_MAX_METADATA} texts")
+    if len(metadata.table) > MAX_METADATA:
+        raise fields.refuse("metadata", f"an object of at most {MAX_METADATA} texts")
     for name in metadata.table:
         value = metadata.text(name)
-        if len(name) > _MAX_KEY or value is None or len(value) > _MAX_VALUE:
-            limits = f"names of at most {_MAX_KEY} characters with texts of at most {_MAX_VALUE}"
+        if len(name) > MAX_KEY or value is None or len(value) > MAX_VALUE:
+            limits = f"names of at most {MAX_KEY} characters with texts of at most {MAX_VALUE}"
             raise InvalidValueError(f"metadata must have {limits}", param="metadata")
     return dict(metadata.table)

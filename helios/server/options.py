@@ -21,7 +21,7 @@ MAX_BIASES = 1024  # HELIOS_MAX_BIAS
 MAX_CANDIDATES = 20  # HELIOS_MAX_CANDIDATES
 MAX_SALT_CHARACTERS = 1024
 _SEED_BITS = (1 << 64) - 1
-_ANY_COUNT = (1 << 31) - 1
+ANY_COUNT = (1 << 31) - 1
 
 
 class SamplingDefaults(Protocol):
@@ -91,7 +91,7 @@ def read_options(
     """The options in a request body. `limit_names` are the fields that bound the output, the preferred one first; `stop_name` is
     the field of string stops."""
     _check_model(fields, limits)
-    output_limits = [fields.integer(name, 1, _ANY_COUNT) for name in limit_names]
+    output_limits = [fields.integer(name, 1, ANY_COUNT) for name in limit_names]
     return GenerationOptions(
         sampling=_read_sampling(fields, limits, new_seed),
         output_limit=next((limit for limit in output_limits if limit is not None), None),
@@ -101,7 +101,7 @@ def read_options(
         is_stream=fields.boolean("stream"),
         observation=read_observation(fields),
         n_prompt_candidates=_read_prompt_candidates(fields, limits),
-        priority=fields.integer("priority", -_ANY_COUNT, _ANY_COUNT) or 0,
+        priority=fields.integer("priority", -ANY_COUNT, ANY_COUNT) or 0,
         cache_salt=_read_salt(fields),
     )
 
@@ -116,7 +116,7 @@ def _read_sampling(fields: Fields, limits: Limits, new_seed: int) -> SamplingPar
     """Sampling parameters: the request's, else the core's, else OpenAI's defaults; candidates are the endpoint's to set."""
     defaults = limits.defaults
     neutral = SamplingParameters()
-    top_k = fields.integer("top_k", -1, _ANY_COUNT)
+    top_k = fields.integer("top_k", -1, ANY_COUNT)
     seed = fields.integer("seed", -(1 << 63), _SEED_BITS)
     return SamplingParameters(
         temperature=_first(fields.number("temperature", 0, 2), defaults.temperature, neutral.temperature),

@@ -39,6 +39,5 @@ OTHER_APIS: Neutral = {
 def refuse_unserved(fields: Fields, unserved: Neutral, *, hint: str = "leave it out") -> None:
     """Raise InvalidValueError for the first field that asks for what is not served."""
     for name, neutral in unserved.items():
-        value = fields.value(name)
-        if value is not None and not any(type(value) is type(other) and value == other for other in neutral):
+        if not fields.is_neutral(name, neutral):
             raise InvalidValueError(f"{name} is not supported by this server", hint=hint, param=name)

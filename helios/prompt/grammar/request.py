@@ -17,7 +17,7 @@ from helios.errors import InvalidValueError
 
 MAX_TOOLS = 128
 MAX_CHOICES = 10_000
-_TOOL_NAME = re.compile(r"[A-Za-z0-9_.:-]{1,128}")
+TOOL_NAME = re.compile(r"[A-Za-z0-9_.:-]{1,128}")
 
 
 class Form(enum.Enum):
@@ -172,7 +172,7 @@ def _structured_outputs(body: Mapping[str, Any]) -> AnswerForm | None:
         return None
     table = _object(body[place], place)
     given = {name: value for name, value in table.items() if value is not None and value is not False}
-    for name in given.keys() - {*_READERS, "json_object"}:
+    for name in given.keys() - set(STRUCTURED):
         raise _refusal(f"{place}.{name}"[:100], "is not supported")
     if len(given) != 1:
         raise _refusal(place, f"must hold exactly one of {', '.join(_READERS)}, not {len(given)}")
@@ -225,6 +225,7 @@ _READERS: Mapping[str, tuple[Form, Callable[[Any, str], Any]]] = {
     "grammar": (Form.GRAMMAR, _text),
     "structural_tag": (Form.STRUCTURAL_TAG, _structural_tag),
 }
+STRUCTURED = (*_READERS, "json_object")  # what `structured_outputs` can hold, one of them
 
 
 def read_tools(value: Any, read: Callable[[Mapping[str, Any], str], Tool]) -> tuple[Tool, ...]:
@@ -252,7 +253,7 @@ def _chat_tool(table: Mapping[str, Any], place: str) -> Tool:
 def read_tool(function: Mapping[str, Any], place: str, schema_name: str = "parameters") -> Tool:
     """The function described by an object of the body. `schema_name` is its field for the schema of the arguments."""
     name = function.get("name")
-    if not isinstance(name, str) or not _TOOL_NAME.fullmatch(name):
+    if not isinstance(name, str) or not TOOL_NAME.fullmatch(name):
         raise _refusal(f"{place}.name", "must be 1 to 128 letters, digits, underscores, dots, colons or hyphens")
     strict = function.get("strict")
     if strict is not None and not isinstance(strict, bool):

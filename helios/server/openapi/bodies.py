@@ -9,104 +9,95 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from helios.prompt.grammar.request import MAX_CHOICES as MAX_WORDS
-from helios.prompt.grammar.request import MAX_TOOLS, read_structured
+from helios.prompt.grammar.request import read_structured
 from helios.server.anthropic_messages_request import read_countable_request, read_message_request
 from helios.server.chat_request import read_chat_request, read_conversation
 from helios.server.completion_request import read_completion_request
-from helios.server.conversation_fields import PART_TYPES
 from helios.server.fields import Fields
-from helios.server.openai_responses_request import read_response_request
-from helios.server.openapi.noted import Schema, noted_properties
+from helios.server.openai_responses_request import MAX_KEY, MAX_METADATA, MAX_VALUE, read_response_request
+from helios.server.openapi.conversations import chat_messages, message_turns, optional_content, response_input
+from helios.server.openapi.forms import EFFORT, chat_forms, message_forms, response_forms
+from helios.server.openapi.noted import noted_properties
+from helios.server.openapi.schema import (
+    COUNT,
+    FLAG,
+    MAYBE_TEXT,
+    NULL,
+    STRING,
+    TEXT,
+    Schema,
+    any_of,
+    array,
+    one_of,
+    or_null,
+)
 from helios.server.options import MAX_BIASES, MAX_CHOICES, MAX_SALT_CHARACTERS, Limits
 from helios.server.stop_fields import MAX_SEQUENCE_TOKENS, MAX_SEQUENCES, MAX_STOP_TOKENS, MAX_STOPS
-from helios.server.template_fields import EFFORTS
-from helios.server.unserved import CHAT, COMPLETIONS, Neutral
 
-_TEXT: Schema = {"type": "string", "minLength": 1}
-_MAYBE_TEXT: Schema = {"type": ["string", "null"]}
+_Reader = Callable[[Fields, Limits, int], object]
 _HELLO = [{"role": "user", "content": "Hello"}]
-_INSIDE: dict[str, Any] = {"stream_options": {}}  # its fields are asked for only where it is there
+# Their fields are asked for only where they are there.
+_INSIDE: dict[str, Any] = {"stream_options": {}}
 
 
 def request_bodies(limits: Limits) -> dict[str, Schema]:
     """The body of each path that takes one, for a model of these limits."""
-    chat = _properties(lambda fields: read_chat_request(fields, limits, 0), _chat_example(), _chat_fields(limits), CHAT)
-    plain = _properties(
-        lambda fields: read_completion_request(fields, limits, 0),
-        {"prompt": "Hello", **_INSIDE},
-        _plain_fields(limits),
-        COMPLETIONS,
-    )
-    messages = {"model": limits.served_id, "messages": _HELLO, "max_tokens": 1}
+    common = _common(limits)
+
+    def properties(read: _Reader, example: Mapping[str, Any], written: dict[str, Schema]) -> dict[str, Schema]:
+        return _properties(lambda fields: read(fields, limits, 0), example, common | written)
+
+    hello = {"messages": _HELLO, "max_tokens": 1}
+    chat = properties(read_chat_request, _chat_example(), _chat_fields())
+    plain = properties(read_completion_request, {"prompt": "Hello", **_INSIDE}, _plain_fields(limits))
+    responses = properties(read_response_request, {"input": "Hello", **_INSIDE}, _response_fields())
+    messages = properties(read_message_request, hello | _INSIDE, _message_fields())
+    countable = properties(read_countable_request, hello | _INSIDE, _message_fields())
     return {
-        "/v1/chat/completions": _object(chat, ["messages"], [_chat_example(), _chat_example() | {"stream": True}]),
-        "/v1/chat/completions/render": _object(chat, ["messages"], [_chat_example()]),
-        "/v1/completions": _object(plain, ["prompt"], [{"prompt": "Once upon a time", "max_tokens": 8}]),
-        "/v1/completions/render": _object(plain, ["prompt"], [{"prompt": "Once upon a time", "max_tokens": 8}]),
-        "/v1/responses": _object(
-            _properties(lambda fields: read_response_request(fields, limits, 0), {"input": "Hello"}, _common(limits)),
-            ["input"],
-            [{"input": "Hello", "max_output_tokens": 8}],
-        ),
-        "/v1/messages": _object(
-            _properties(lambda fields: read_message_request(fields, limits, 0), messages, _common(limits)),
-            ["messages", "max_tokens"],
-            [messages],
-        ),
-        "/v1/messages/count_tokens": _object(
-            _properties(lambda fields: read_countable_request(fields, limits, 0), messages, _common(limits)),
-            ["messages"],
-            [{"messages": _HELLO}],
-        ),
-        "/tokenize": _tokenize(limits),
-        "/detokenize": _object({"tokens": _array(_token_id(limits))}, ["tokens"], [{"tokens": [0]}]),
+        "/v1/chat/completions": _body(chat, ["messages"], [_chat_example(), _chat_example() | {"stream": True}]),
+        "/v1/chat/completions/render": _body(chat, ["messages"], [_chat_example()]),
+        "/v1/completions": _body(plain, ["prompt"], [{"prompt": "Once upon a time", "max_tokens": 8}]),
+        "/v1/completions/render": _body(plain, ["prompt"], [{"prompt": "Once upon a time", "max_tokens": 8}]),
+        "/v1/responses": _body(responses, ["input"], [{"input": "Hello", "max_output_tokens": 8}]),
+        "/v1/messages": _body(messages, ["messages", "max_tokens"], [hello | {"model": limits.served_id}]),
+        "/v1/messages/count_tokens": _body(countable, ["messages"], [{"messages": _HELLO}]),
+        "/tokenize": _tokenize(),
+        "/detokenize": _body({"tokens": array(_token_id(limits))}, ["tokens"], [{"tokens": [0]}]),
     }
 
 
 def _properties(
-    read: Callable[[Fields], object],
-    example: Mapping[str, Any],
-    written: Mapping[str, Schema],
-    unserved: Neutral | None = None,
+    read: Callable[[Fields], object], example: Mapping[str, Any], written: Mapping[str, Schema]
 ) -> dict[str, Schema]:
-    """What is noted, with the forms that are written here for what no reader says in one call."""
+    """What is noted, with the forms that are `written` for what no reader says in one call."""
     noted = noted_properties(read, example)
-    neutral = {name: {"enum": [None, *values]} for name, values in (unserved or {}).items()}
-    return {name: neutral.get(name, written.get(name, schema)) for name, schema in noted.items()}
+    return {name: schema if "enum" in schema else written.get(name, schema) for name, schema in noted.items()}
 
 
 def _chat_example() -> dict[str, Any]:
     return {"messages": _HELLO, "max_tokens": 8, "add_generation_prompt": True, **_INSIDE}
 
 
-def _tokenize(limits: Limits) -> Schema:
+def _tokenize() -> Schema:
     """A prompt or a conversation."""
-    read: Callable[[Fields], object] = lambda fields: read_conversation(fields, read_structured(fields.table))  # noqa: E731
-    flag: Schema = {"type": ["boolean", "null"]}
-    conversation = _properties(read, {"messages": _HELLO, "add_generation_prompt": True}, _chat_fields(limits))
-    spoken = _object({**conversation, "return_token_strs": flag}, ["messages"])
-    prompt = {
-        "prompt": {"type": "string"},
-        "messages": {"type": "null"},
-        "add_special_tokens": flag,
-        "return_token_strs": flag,
-    }
-    return {"anyOf": [_object(prompt, ["prompt"]), spoken], "examples": [{"prompt": "Hello"}, {"messages": _HELLO}]}
+    conversation = _properties(
+        lambda fields: read_conversation(fields, read_structured(fields.table)), _chat_example(), _chat_fields()
+    )
+    prompt = {"prompt": STRING, "messages": NULL, "add_special_tokens": FLAG, "return_token_strs": FLAG}
+    bodies = [_body(prompt, ["prompt"]), _body({**conversation, "return_token_strs": FLAG}, ["messages"])]
+    return {**any_of(bodies), "examples": [{"prompt": "Hello"}, {"messages": _HELLO}]}
 
 
 def _common(limits: Limits) -> dict[str, Schema]:
     """Fields that mean the same in every API."""
-    token_ids = _array(_token_id(limits))
+    token_ids = array(_token_id(limits), maxItems=MAX_STOP_TOKENS)
+    sequence = array(_token_id(limits), minItems=1, maxItems=MAX_SEQUENCE_TOKENS)
     return {
-        "model": {"enum": [limits.served_id, *limits.aliases, None]},
-        "cache_salt": {**_MAYBE_TEXT, "minLength": 1, "maxLength": MAX_SALT_CHARACTERS},
-        "reasoning_effort": {"enum": [*EFFORTS, None]},
-        "stop": {"anyOf": [_TEXT, {"type": "array", "items": _TEXT, "maxItems": MAX_STOPS}, {"type": "null"}]},
-        "stop_token_ids": _or_null({**token_ids, "maxItems": MAX_STOP_TOKENS}),
-        "stop_token_sequences": _or_null(
-            {**_array({**token_ids, "minItems": 1, "maxItems": MAX_SEQUENCE_TOKENS}), "maxItems": MAX_SEQUENCES}
-        ),
+        "model": one_of([limits.served_id, *limits.aliases, None]),
+        "cache_salt": {**MAYBE_TEXT, "minLength": 1, "maxLength": MAX_SALT_CHARACTERS},
+        "stop": _stops(),
+        "stop_token_ids": or_null(token_ids),
+        "stop_token_sequences": or_null(array(sequence, maxItems=MAX_SEQUENCES)),
         "logit_bias": {
             "type": ["object", "null"],
             "maxProperties": MAX_BIASES,
@@ -116,119 +107,54 @@ def _common(limits: Limits) -> dict[str, Schema]:
     }
 
 
-def _chat_fields(limits: Limits) -> dict[str, Schema]:
-    return _common(limits) | _structured() | {"messages": {**_array(_message()), "minItems": 1}}
+def _stops() -> Schema:
+    return any_of([TEXT, array(TEXT, maxItems=MAX_STOPS), NULL])
+
+
+def _chat_fields() -> dict[str, Schema]:
+    return {**chat_forms(), "messages": chat_messages(), "reasoning_effort": EFFORT}
 
 
 def _plain_fields(limits: Limits) -> dict[str, Schema]:
-    tokens = {**_array(_token_id(limits)), "minItems": 1}
-    prompts = {**_array({"anyOf": [_TEXT, tokens]}), "minItems": 1, "maxItems": MAX_CHOICES}
-    forms = _structured()
+    tokens = array(_token_id(limits), minItems=1)
+    prompts = array(any_of([TEXT, tokens]), minItems=1, maxItems=MAX_CHOICES)
     return {
-        **_common(limits),
-        "prompt": {"anyOf": [{"type": "string", "minLength": 1}, tokens, prompts]},
-        "max_tokens": {
-            "type": ["integer", "null"],
-            "minimum": 0,
-            "description": "0 with echo alone: the prompt's scores",
-        },
-        "response_format": forms["response_format"],
-        "structured_outputs": forms["structured_outputs"],
+        **chat_forms(),
+        "prompt": any_of([TEXT, tokens, prompts]),
+        "max_tokens": {**or_null(COUNT), "description": "0 with echo alone: the prompt's scores"},
     }
 
 
-def _structured() -> dict[str, Schema]:
-    """The forms of answers, and tools."""
-    function: Schema = {
-        "type": "object",
-        "required": ["name"],
-        "properties": {
-            "name": {"type": "string", "pattern": "^[A-Za-z0-9_.:-]{1,128}$"},
-            "parameters": {"type": ["object", "null"]},
-            "strict": {"type": ["boolean", "null"]},
-        },
+def _response_fields() -> dict[str, Schema]:
+    metadata = {
+        "type": ["object", "null"],
+        "maxProperties": MAX_METADATA,
+        "propertyNames": {"maxLength": MAX_KEY},
+        "additionalProperties": {**STRING, "maxLength": MAX_VALUE},
     }
-    tool = _object({"type": {"const": "function"}, "function": function}, ["type", "function"])
-    named = _object({"type": {"const": "function"}, "function": {"type": "object"}}, ["type", "function"])
-    words = {"type": "array", "items": _TEXT, "minItems": 1, "maxItems": MAX_WORDS}
+    return {**response_forms(), "input": response_input(), "metadata": metadata}
+
+
+def _message_fields() -> dict[str, Schema]:
     return {
-        "tools": _or_null({"type": "array", "items": tool, "maxItems": MAX_TOOLS}),
-        "tool_choice": {"anyOf": [{"enum": ["none", "auto", "required", None]}, named]},
-        "parallel_tool_calls": {"type": ["boolean", "null"]},
-        "response_format": {
-            "type": ["object", "null"],
-            "required": ["type"],
-            "properties": {"type": {"enum": ["text", "json_object", "json_schema", "structural_tag"]}},
-        },
-        "structured_outputs": {
-            "type": ["object", "null"],
-            "minProperties": 1,
-            "properties": {
-                "json": {"type": ["object", "string", "boolean", "null"]},
-                "regex": {"anyOf": [_TEXT, {"enum": [None, False]}]},
-                "choice": {"anyOf": [words, {"enum": [None, False]}]},
-                "grammar": {"anyOf": [_TEXT, {"enum": [None, False]}]},
-                "json_object": {"type": ["boolean", "null"]},
-                "structural_tag": {"type": ["object", "string", "boolean", "null"]},
-            },
-            "additionalProperties": {"enum": [None, False]},
-        },
-    }
-
-
-def _message() -> Schema:
-    """A message of any role: who may leave out the content, and who may call."""
-    content = {"anyOf": [{"type": "string"}, _array(_part())]}
-    shared = {"name": _MAYBE_TEXT, "content": content}
-    call = _object(
-        {
-            "id": _MAYBE_TEXT,
-            "type": {"enum": ["function", None]},
-            "function": _object({"name": _TEXT, "arguments": _MAYBE_TEXT}, ["name"]),
-        },
-        ["function"],
-    )
-    spoken = {**shared, "role": {"enum": ["system", "developer", "user"]}}
-    told = {**shared, "role": {"const": "tool"}, "tool_call_id": _MAYBE_TEXT}
-    answered = {
-        "name": _MAYBE_TEXT,
-        "role": {"const": "assistant"},
-        "content": {"anyOf": [*content["anyOf"], {"type": "null"}]},
-        "reasoning_content": _MAYBE_TEXT,
-        "tool_calls": _or_null(_array(call)),
-    }
-    return {
-        "anyOf": [
-            _object(spoken, ["role", "content"]),
-            _object(told, ["role", "content"]),
-            _object(answered, ["role"]),
-        ]
-    }
-
-
-def _part() -> Schema:
-    """A part of a message's content, by its type."""
-    return {
-        "anyOf": [
-            _object({"type": {"const": kind}, name: {"type": "string"}}, ["type", name])
-            for kind, name in PART_TYPES.items()
-        ]
+        **message_forms(),
+        "system": optional_content(),
+        "messages": message_turns(),
+        "stop_sequences": _stops(),
     }
 
 
 def _token_id(limits: Limits) -> Schema:
-    return {"type": "integer", "minimum": 0, "maximum": limits.vocabulary - 1}
+    return {**COUNT, "maximum": limits.vocabulary - 1}
 
 
-def _array(items: Schema) -> Schema:
-    return {"type": "array", "items": items}
-
-
-def _or_null(schema: Schema) -> Schema:
-    return {**schema, "type": [schema["type"], "null"]}
-
-
-def _object(properties: Mapping[str, Schema], required: list[str], examples: list[Any] | None = None) -> Schema:
-    """Further properties are allowed: a field that is read nowhere is harmless."""
-    schema: Schema = {"type": "object", "properties": dict(properties), "required": required}
+def _body(properties: Mapping[str, Schema], required: list[str], examples: list[Any] | None = None) -> Schema:
+    """An object whose required fields are not null either."""
+    given = {name: _not_null(properties[name]) for name in required}
+    schema: Schema = {"type": "object", "properties": {**properties, **given}, "required": required}
     return schema if examples is None else {**schema, "examples": examples}
+
+
+def _not_null(schema: Schema) -> Schema:
+    types = schema.get("type")
+    return {**schema, "type": next(iter(set(types) - {"null"}))} if isinstance(types, list) else schema

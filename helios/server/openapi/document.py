@@ -12,7 +12,7 @@ from typing import Any
 from helios.server.exchange import Exchange
 from helios.server.openapi.answers import components, ref
 from helios.server.openapi.bodies import request_bodies
-from helios.server.openapi.noted import Schema
+from helios.server.openapi.schema import Schema
 from helios.server.options import Limits
 from helios.server.services import Services
 from helios.settings import VERSION

@@ -6,17 +6,17 @@ and ranges are those that are checked, and a field that is read cannot be missin
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from helios.server.fields import Fields
-
-Schema = dict[str, Any]
+from helios.server.openapi.schema import FLAG, MAYBE_TEXT, TABLE, Schema, one_of, or_null
 
 
 def noted_properties(read: Callable[[Fields], object], example: Mapping[str, Any]) -> dict[str, Schema]:
-    """The fields that `read` asks of a body, each with its schema; {} for one whose value it looks at itself. `example` is a body
-    that is read to the end and names the objects and flags whose inside is asked for only when they are there."""
+    """The fields that `read` asks of a body, each with its schema: {} for one whose value it looks at itself, an `enum` for one
+    that may ask for nothing only. `example` is a body that is read to the end and names the objects and flags whose inside is asked
+    for only when they are there."""
     table = _NotedTable(example)
     read(_NotedFields(table))
     return table.schemas
@@ -41,36 +41,40 @@ class _NotedFields(Fields):
         super().__init__(table, path)
         self._noted = table.schemas
 
+    def _note(self, name: str, schema: Schema) -> None:
+        if "enum" not in self._noted.get(name, {}):  # what may ask for nothing is read for its default only
+            self._noted[name] = schema
+
+    def is_neutral(self, name: str, values: Sequence[object]) -> bool:
+        self._note(name, one_of([None, *values]))
+        return super().is_neutral(name, values)
+
     def boolean(self, name: str) -> bool:
-        self._noted[name] = _or_null("boolean")
+        self._note(name, FLAG)
         return super().boolean(name)
 
     def integer(self, name: str, low: int, high: int) -> int | None:
-        self._noted[name] = {**_or_null("integer"), "minimum": low, "maximum": high}
+        self._note(name, {"type": ["integer", "null"], "minimum": low, "maximum": high})
         return super().integer(name, low, high)
 
     def number(self, name: str, low: float, high: float) -> float | None:
-        self._noted[name] = {**_or_null("number"), "minimum": low, "maximum": high}
+        self._note(name, {"type": ["number", "null"], "minimum": low, "maximum": high})
         return super().number(name, low, high)
 
     def text(self, name: str) -> str | None:
-        self._noted[name] = _or_null("string")
+        self._note(name, MAYBE_TEXT)
         return super().text(name)
 
     def list(self, name: str) -> list[Any] | None:
-        self._noted[name] = _or_null("array")
+        self._note(name, {"type": ["array", "null"]})
         return super().list(name)
 
     def object(self, name: str) -> Fields | None:
-        noted = self._noted.setdefault(name, {})
-        noted |= _or_null("object")
         value = super().value(name)
         if value is None:
+            self._note(name, or_null(TABLE))
             return None
         inside = _NotedTable(value)
-        inside.schemas = noted.setdefault("properties", inside.schemas)
+        inside.schemas = self._noted.get(name, {}).get("properties", inside.schemas)
+        self._note(name, {**or_null(TABLE), "properties": inside.schemas})
         return _NotedFields(inside, f"{self._path}{name}.")
-
-
-def _or_null(kind: str) -> Schema:
-    return {"type": [kind, "null"]}
