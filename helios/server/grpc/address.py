@@ -60,6 +60,8 @@ def _bind(host: str, port: int) -> socket.socket:
         reason = getattr(error, "strerror", None) or error
         raise SettingError(f"--grpc-host {host[:200]!r} is no address of this machine: {reason}") from error
     try:
+        # As the library does: connections that have ended keep a port for a minute, and a server may start again sooner.
+        held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         held.bind(address)
     except OSError as error:
         held.close()

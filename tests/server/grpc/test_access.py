@@ -116,6 +116,18 @@ def test_a_port_in_use_is_found_before_anything_is_loaded() -> None:
             take_address(Settings(), port)
 
 
+def test_a_port_on_which_connections_have_just_ended_is_free(
+    answering: ScriptedEngine, start: Callable[..., RunningGrpc]
+) -> None:
+    """A server that is started again where its predecessor has closed them."""
+    with socket.create_server(("127.0.0.1", 0)) as before:
+        port = before.getsockname()[1]
+        with socket.create_connection(("127.0.0.1", port)) as connection:
+            before.accept()[0].close()
+            assert connection.recv(1) == b""
+    assert start(answering, grpc_port=port).client().generate().outputs.text == "Hello"
+
+
 @pytest.mark.parametrize("host", ["no.such.host.invalid", "a b"])
 def test_a_host_that_is_none_is_a_wrong_setting(host: str) -> None:
     with pytest.raises(SettingError, match="--grpc-host"):
