@@ -54,7 +54,7 @@ class LineWriter(logging.Handler):
         super().__init__()
         self._descriptor = descriptor
         self._lines: queue.Queue[str | None] = queue.Queue(n_queued)
-        self._n_lost = 0
+        self._n_lost = 0  # so far; only who emits counts, under the handler's lock
         self._thread = threading.Thread(target=self._write_all, name="helios-log", daemon=True)
         self._thread.start()
 
@@ -76,11 +76,15 @@ class LineWriter(logging.Handler):
         super().close()
 
     def _write_all(self) -> None:
-        while (line := self._lines.get()) is not None:
-            if self._n_lost and self._lines.empty():
-                n_lost, self._n_lost = self._n_lost, 0
-                line += f"{n_lost} lines of the log were lost, because nobody read it\n"
-            if not self._write(line.encode(errors="backslashreplace")):
+        n_told, is_closed = 0, False
+        while not is_closed:
+            line = self._lines.get()
+            is_closed, text = line is None, line or ""
+            n_lost = self._n_lost
+            if n_lost > n_told and self._lines.empty():
+                text += f"{n_lost - n_told} lines of the log were lost, because nobody read it\n"
+                n_told = n_lost
+            if not self._write(text.encode(errors="backslashreplace")):
                 return
 
     def _write(self, line: bytes) -> bool:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 import logging
 import os
-import time
+import queue
 from collections.abc import Iterator
+from contextlib import suppress
 
 import pytest
 
@@ -20,6 +21,12 @@ def record(message: str = "request", **extra: object) -> logging.LogRecord:
     made = logging.makeLogRecord({"name": "helios.x", "levelname": "INFO", "levelno": 20, "msg": message, **extra})
     made.created = 0.5
     return made
+
+
+@pytest.fixture(autouse=True)
+def patience(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The thread that writes may be late on a busy machine."""
+    monkeypatch.setattr("helios.cli.logs._CLOSE_S", 60.0)
 
 
 @pytest.fixture
@@ -75,33 +82,58 @@ def test_a_block_logs_as_the_settings_say(pipe: tuple[int, int], form: str, leve
 
 
 def test_nobody_waits_for_a_reader_that_takes_nothing(pipe: tuple[int, int]) -> None:
-    """A full pipe costs lines and no time; how many is told when it is read again."""
+    """A full pipe costs lines; how many is told when it is read again."""
     reading, writing = pipe
+    fill(writing)
     writer = LineWriter(writing, n_queued=10)
     writer.setFormatter(TextFormatter())
-    began_s = time.monotonic()
     for _ in range(200):
         writer.emit(record("x" * 2000))
-    assert time.monotonic() - began_s < 5
     received = b""
     while b"lines of the log were lost" not in received:
         received += os.read(reading, 1 << 16)
     n_lost = int(received.splitlines()[-1].split()[0])
     writer.close()
     assert received.count(b"helios.x") + n_lost == 200
-    assert n_lost > 100
+    assert n_lost in (189, 190)  # ten are queued, and the writer may have one in hand
 
 
-def test_a_reader_that_takes_nothing_does_not_hold_up_the_end(
+def fill(writing: int) -> None:
+    """As much as the pipe takes."""
+    os.set_blocking(writing, False)
+    with suppress(BlockingIOError):
+        while True:
+            os.write(writing, b"\n" * 4096)
+    os.set_blocking(writing, True)
+
+
+def test_what_was_lost_behind_the_last_line_is_told_at_the_end(
     pipe: tuple[int, int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """The writer may have emptied the queue by the time a line that found it full is counted."""
+    writer = LineWriter(pipe[1])
+    writer.setFormatter(TextFormatter())
+
+    def put_nowait(line: str) -> None:
+        raise queue.Full
+
+    monkeypatch.setattr(writer._lines, "put_nowait", put_nowait)
+    writer.emit(record())
+    writer.close()
+    assert os.read(pipe[0], 1 << 16) == b"1 lines of the log were lost, because nobody read it\n"
+
+
+def test_a_reader_that_takes_nothing_does_not_hold_up_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("helios.cli.logs._CLOSE_S", 0.05)
-    writer = LineWriter(pipe[1], n_queued=1)
+    reading, writing = os.pipe()
+    writer = LineWriter(writing, n_queued=1)
     writer.setFormatter(TextFormatter())
     for _ in range(3):
         writer.emit(record("x" * (1 << 20)))
     writer.close()
-    os.read(pipe[0], 1 << 20)
+    os.close(reading)
+    writer._thread.join()  # before another file gets the descriptor that it writes to
+    os.close(writing)
 
 
 def test_a_reader_that_has_gone_is_no_fault() -> None:
