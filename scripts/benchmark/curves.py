@@ -53,7 +53,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     points = sorted(
         {Point(1, n) for n in CONTEXTS} | {Point(n, N_SHORT) for n in LANES}, key=lambda p: (p.lanes, p.context)
     )
-    with LoadedModel(core, chosen.threads, N_PAGES) as model:
+    with LoadedModel(core, chosen.threads, N_PAGES, clock=time.monotonic) as model:
         found = _measure(model.serve(), points, chosen.rounds)
     base_s = statistics.median(found[Point(1, N_SHORT)])
     values = {point: [step_s / base_s for step_s in steps_s] for point, steps_s in found.items()}

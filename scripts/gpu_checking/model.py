@@ -92,7 +92,7 @@ class CheckedModel(Owner):
         pages_per_lane = -(-max(192, workload.n_new_tokens * 2 + 32) // 16)
         n_context_pages = -(-n_context // 16)
         self._n_pages = max(max(workload.lanes) * pages_per_lane, n_context_pages)
-        self._model = LoadedModel(core, 2, self._n_pages, device=device)
+        self._model = LoadedModel(core, 2, self._n_pages, device=device, clock=time.monotonic)
         self._vocabulary = self._model.bootstrap.contract.vocabulary
 
     def compare(self) -> Agreement:
