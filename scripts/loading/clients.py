@@ -91,12 +91,12 @@ class HeldStreams:
         self._selector.register(connection, selectors.EVENT_READ)
         self._n_open += 1
 
-    def pump(self, seconds: float) -> int:
-        """Read for so long; the number of events that came."""
+    def pump(self, seconds: float, n_least: int) -> int:
+        """Read for so long, and until so many events have come or every stream has ended; the number of events."""
         deadline_s = time.monotonic() + seconds
         n_events = 0
-        while (left_s := deadline_s - time.monotonic()) > 0:
-            for key, _ in self._selector.select(left_s):
+        while (left_s := deadline_s - time.monotonic()) > 0 or (n_events < n_least and self._n_open):
+            for key, _ in self._selector.select(max(left_s, 0.05)):
                 connection: Any = key.fileobj
                 data = connection.recv(_RECEIVE_BYTES)
                 n_events += data.count(b"data: ")

@@ -17,7 +17,7 @@ from pathlib import Path
 from helios.cli.server_process import ServerProcess
 from helios.cli.streams import Endpoint
 from helios.errors import HeliosError, RemoteError
-from scripts.loading.clients import HeldStreams, Rates, ask, chat, connect, measure, read_response, request
+from scripts.loading.clients import HeldStreams, Rates, chat, connect, measure, read_response, request
 from scripts.loading.costs import Costs
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -83,10 +83,10 @@ def run(endpoint: Endpoint, pid: int, plan: Plan, unpaced: Endpoint) -> Report:
         held.callback(streams.close)
         for _ in range(plan.n_streams):
             streams.add(endpoint, chat(plan.n_stream_tokens, is_stream=True))
-        streams.pump(1.0)
+        streams.pump(1.0, plan.n_streams)
         with_streams = Costs.of(pid)
         began_s = time.monotonic()
-        n_tokens = streams.pump(plan.seconds)
+        n_tokens = streams.pump(plan.seconds, plan.n_streams)
         elapsed_s, flowed = time.monotonic() - began_s, Costs.of(pid)
         refused = measure(endpoint, chat(1), N_ASKING, plan.n_requests)
         n_streams = len(streams)
@@ -108,14 +108,17 @@ def run(endpoint: Endpoint, pid: int, plan: Plan, unpaced: Endpoint) -> Report:
 
 
 def settled(endpoint: Endpoint, pid: int) -> Costs:
-    """When every connection but the asking one is gone, and that one too."""
+    """When every connection but the asking one is gone; that one is open."""
     deadline_s = time.monotonic() + SETTLE_S
-    while b"helios_http_connections 1.0" not in (page := ask(endpoint, request("GET", "/metrics"))[1]):
-        if time.monotonic() > deadline_s:
-            raise RemoteError(f"connections are open {SETTLE_S:.0f} s after their clients left: {page[:100]!r}")
-        time.sleep(0.05)
-    time.sleep(0.2)
-    return Costs.of(pid)
+    with connect(endpoint) as connection:
+        while True:
+            connection.sendall(request("GET", "/metrics"))
+            _, page = read_response(connection)
+            if b"helios_http_connections 1.0" in page:
+                return Costs.of(pid)
+            if time.monotonic() > deadline_s:
+                raise RemoteError(f"connections are open {SETTLE_S:.0f} s after their clients left: {page[:100]!r}")
+            time.sleep(0.05)
 
 
 def faults(plan: Plan, report: Report) -> list[str]:

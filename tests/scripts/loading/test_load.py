@@ -17,8 +17,9 @@ def test_a_small_load_is_held_refused_answered_and_forgotten() -> None:
         report = run(server.endpoint, server.pid, plan, server.endpoint)
     assert faults(plan, report) == []
     assert len(report.lines()) == 6
-    assert report.tokens_per_s > 16
-    assert 0 < report.loop_us < report.all_us
+    assert report.tokens_per_s > 0
+    assert 0 <= report.loop_us <= report.all_us
+    assert 0 < report.before.loop_s < report.before.all_s
     assert report.refused.quantile_s(0.5) <= report.refused.quantile_s(0.99)
     assert len(report.accepted.times_s) == 64
 
