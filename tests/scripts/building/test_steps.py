@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import itertools
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
+from scripts.building import steps
 from scripts.building.steps import BuildError, Progress, digest, run_logged, run_step, telling_line
 
 
@@ -52,11 +55,15 @@ def test_a_step_that_failed_is_done_again(tmp_path: Path) -> None:
     assert work.n_runs == 2
 
 
-def test_a_step_prints_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize(("tick_s", "took"), [(0.0, ""), (2.5, " (2.5 s)")])
+def test_a_step_prints_one_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tick_s: float, took: str
+) -> None:
     """Design 1."""
+    monkeypatch.setattr(steps, "time", SimpleNamespace(monotonic=itertools.count(step=tick_s).__next__))
     for _ in range(2):
         run_step("step", tmp_path / "stamp", "a", [], Work(tmp_path / "output"))
-    assert capsys.readouterr().out.split("\n") == ["step         made it", "step         up to date", ""]
+    assert capsys.readouterr().out.split("\n") == [f"step         made it{took}", f"step         up to date{took}", ""]
 
 
 def test_a_failed_program_is_one_sentence_with_its_telling_line(tmp_path: Path) -> None:
