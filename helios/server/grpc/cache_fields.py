@@ -82,13 +82,14 @@ def read_cache_rules(request: inference_pb2.GenerateRequest, salt_of: Callable[[
     if request.HasField("kv_hints"):
         hints = request.kv_hints
         _check_version(hints.protocol_version, _PROTOCOL_MAJOR, "kv_hints.protocol_version")
+        message = _name(hints.message_id, "kv_hints.message_id", MAX_NAME_CHARACTERS)
         actions = [action for action in hints.actions if action.action_type == RETAIN]
         if actions:
             checked_count(actions, "kv_hints.actions", MAX_ACTIONS, f"{RETAIN} actions")
             scope = _read_scope(actions)
             directives = [directive for action in actions for directive in _read_directives(action)]
             checked_count(directives, "kv_hints.actions", MAX_DIRECTIVES, "directives")
-            key = _key("scope", salt, scope) if scope else key or _key("message", salt, hints.message_id)
+            key = _key("scope", salt, scope) if scope else key or _message_key(salt, message, request.request_id)
         unknown = [(each.action_id, each.action_type) for each in hints.actions if each.action_type != RETAIN]
     return CacheRules(salt, not request.kv.bypass_prefix_cache, key, tuple(directives), tuple(unknown))
 
@@ -102,6 +103,13 @@ def _name(value: str, param: str, n_most: int) -> str:
 def _key(kind: str, salt: str, name: str) -> str:
     """Callers of different salts do not see one another, here as little as in prefixes."""
     return f"{kind}:{len(salt)}:{salt}:{name}"
+
+
+def _message_key(salt: str, message: str, request: str) -> str:
+    """A hint that has no name at all is that of its request, and takes no other's place."""
+    if message:
+        return _key("message", salt, message)
+    return _key("request", salt, _name(request, "request_id", MAX_NAME_CHARACTERS))
 
 
 def _check_version(version: str, major: str, param: str) -> None:

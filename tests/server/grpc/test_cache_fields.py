@@ -17,9 +17,9 @@ from tests.server.scripted import ScriptedDevice
 N_PROMPT = 100
 
 
-def hints(*actions: dict[str, Any], version: str = "0.1") -> inference_pb2.KVHintsEnvelope:
+def hints(*actions: dict[str, Any], version: str = "0.1", message_id: str = "m1") -> inference_pb2.KVHintsEnvelope:
     """An envelope; `payload` of an action is a plain dict."""
-    envelope = inference_pb2.KVHintsEnvelope(protocol_version=version, message_id="m1")
+    envelope = inference_pb2.KVHintsEnvelope(protocol_version=version, message_id=message_id)
     for action in actions:
         payload = action.pop("payload", {})
         added = envelope.actions.add(**{"action_type": "kv.retain", "action_version": "1.0", **action})
@@ -95,6 +95,24 @@ def test_a_scope_comes_before_the_session_and_that_before_the_message() -> None:
     by_message = retention_of(kv_hints=hints(retain(keep)))
     assert len({found.key for found in (by_scope, by_session, by_message) if found}) == 3
     assert by_session == retention_of(session_id="s")
+
+
+def test_a_hint_without_any_name_takes_nobodys_place() -> None:
+    """It is its request's own, and a message of the same name as a request is another."""
+    found = [
+        retention_of(request_id=request_id, kv_hints=hints(retain({"priority": 1}), message_id=message_id))
+        for request_id, message_id in (("a", ""), ("b", ""), ("c", "a"), ("d", "a"))
+    ]
+    assert len({each.key for each in found[:3] if each}) == 3
+    assert found[2] == found[3]
+
+
+@pytest.mark.parametrize(
+    ("param", "message_id"), [("kv_hints.message_id", "m" * 1025), ("request_id", "")], ids=["message", "request"]
+)
+def test_a_name_that_the_cache_would_hold_has_a_limit(param: str, message_id: str) -> None:
+    with pytest.raises(InvalidValueError, match=f"{param} has 1,025 characters"):
+        retention_of(request_id="r" * 1025, kv_hints=hints(retain({"priority": 1}), message_id=message_id))
 
 
 @pytest.mark.parametrize(
