@@ -22,6 +22,7 @@ from helios.server.grpc.control import ControlService
 from helios.server.grpc.health import HealthService
 from helios.server.grpc.inference import InferenceService
 from helios.server.grpc.message_room import GRACE_S, MessageRoom
+from helios.server.grpc.parsing import bounded_parser
 from helios.server.grpc.preparation import Preparation
 from helios.server.grpc.reflection import REFLECTION_NAMES, reflection_handlers
 from helios.server.grpc.schema import control_pb2, inference_pb2
@@ -115,7 +116,7 @@ class GrpcServer:
                 {
                     "Generate": grpc.stream_unary_rpc_method_handler(
                         answering(f"/{INFERENCE}/Generate", inference.generate, services, room, is_generating=True),
-                        inference_pb2.GenerateRequest.FromString,
+                        bounded_parser(inference_pb2.GenerateRequest),
                         _serialized,
                     ),
                     "GenerateStream": grpc.stream_stream_rpc_method_handler(
@@ -126,7 +127,7 @@ class GrpcServer:
                             room,
                             is_generating=True,
                         ),
-                        inference_pb2.GenerateRequest.FromString,
+                        bounded_parser(inference_pb2.GenerateRequest),
                         _serialized,
                     ),
                 },
@@ -136,7 +137,7 @@ class GrpcServer:
                 {
                     name: grpc.stream_unary_rpc_method_handler(
                         answering(f"/{CONTROL}/{name}", handler, services, room, is_generating=False),
-                        message.FromString,
+                        bounded_parser(message),
                         _serialized,
                     )
                     for name, handler, message in (

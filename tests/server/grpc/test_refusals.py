@@ -252,6 +252,18 @@ def test_bytes_that_are_no_request_are_an_error(client: Client, data: bytes) -> 
     assert client.generate().outputs.HasField("finish_info")
 
 
+@pytest.mark.parametrize(
+    ("path", "field"), [("vllm.Inference/GenerateStream", b"\x72\0"), ("vllm.Control/Abort", b"\x0a\0")]
+)
+def test_a_message_of_very_many_fields_is_refused(client: Client, path: str, field: bytes) -> None:
+    """GRPC-4: it would take forty times its size."""
+    method = client.channel.unary_stream(f"/{path}")
+    with pytest.raises(grpc.RpcError) as caught:
+        next(method(field * (1 << 17), timeout=DEADLINE_S))
+    assert caught.value.code() is grpc.StatusCode.INVALID_ARGUMENT
+    assert "65,536 fields" in caught.value.details()
+
+
 def test_fields_that_the_schema_does_not_know_are_of_no_effect(client: Client) -> None:
     """GRPC-1: newer clients send numbers that others have used, such as 9 of the response options."""
     known = request_of(response={"output_token_ids": True})
