@@ -33,7 +33,8 @@ def remove_abandoned(directory: Path, pattern: str) -> None:
             descriptor = os.open(path, os.O_RDONLY)
             try:
                 fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                _remove(path)
+                if _is_at(descriptor, path):  # and not what was made there since another process removed this
+                    _remove(path)
             finally:
                 os.close(descriptor)
 
@@ -43,14 +44,23 @@ def _make(path: Path, is_directory: bool, mode: int) -> int:
     while True:
         if is_directory:
             path.mkdir(mode=0o700)
-            descriptor = os.open(path, os.O_RDONLY)
+            try:
+                descriptor = os.open(path, os.O_RDONLY)
+            except FileNotFoundError:
+                continue
         else:
             descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
         fcntl.flock(descriptor, fcntl.LOCK_EX)
-        with suppress(FileNotFoundError):
-            if os.path.samestat(os.fstat(descriptor), path.stat()):
-                return descriptor
+        if _is_at(descriptor, path):
+            return descriptor
         os.close(descriptor)
+
+
+def _is_at(descriptor: int, path: Path) -> bool:
+    try:
+        return os.path.samestat(os.fstat(descriptor), path.stat())
+    except FileNotFoundError:
+        return False
 
 
 def _remove(path: Path) -> None:
