@@ -215,6 +215,8 @@ class Engine(Owner):
         self.scores_prompts = scheduler.scores_prompts
         self.reports_distributions = scheduler.reports_distributions
         self.reports_prompt_distributions = scheduler.reports_prompt_distributions
+        # Where state sums up its tokens, what prompts share is of use only where it was saved.
+        self.saves_boundaries = capacities.shape.n_rows > 0 and not capacities.shape.is_truncatable
         self.bos_text = contract.frontend.bos_text
         self.eos_text = contract.frontend.eos_text
         self.adds_bos = contract.frontend.adds_bos

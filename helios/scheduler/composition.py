@@ -108,7 +108,7 @@ class Composer:
 
     def _n_possible(self, prompts: list[Sequence]) -> list[int]:
         """How many tokens of each prompt one round may take."""
-        n_possible = [s.n_context - s.n_scheduled for s in prompts]
+        n_possible = [s.n_possible for s in prompts]
         whole = [i for i, s in enumerate(prompts) if s.is_scored and s.request.needs_prompt_distributions]
         shares = fair_shares(self._n_most_prompt_distributed, [n_possible[i] for i in whole])
         for i, n_tokens in zip(whole, shares, strict=True):

@@ -86,7 +86,9 @@ class GenerationRequest:
     `host_stop`, when given, is fed every generated token on the model worker and returns True when the text is complete;
     `constraint` masks every token. Either makes the request host-decided: one round outstanding at a time (STOP-3, SPEC-7).
     `priority`: lower runs sooner. `cache_salt` separates prefixes that must not be shared; `uses_cache` False neither reads nor
-    publishes any. `retention`: what the cache is to keep of it when it is over. `is_timed`: its tokens carry their time (OBS-2).
+    publishes any. `boundaries`: numbers of prompt tokens, ascending, behind which its state is saved, because other prompts may go
+    on from there (FE-4). `retention`: what the cache is to keep of it when it is over. `is_timed`: its tokens carry their time
+    (OBS-2).
     `prompt_candidates`: None for no scores of the prompt, else 0..20 alternatives for each of its tokens. Beside them, as in
     SamplingParameters: `named_prompt_candidates`, `has_prompt_distributions`.
     """
@@ -100,6 +102,7 @@ class GenerationRequest:
     priority: int = 0
     cache_salt: str = ""
     uses_cache: bool = True
+    boundaries: tuple[int, ...] = ()
     is_timed: bool = False
     prompt_candidates: int | None = None
     named_prompt_candidates: tuple[int, ...] = ()

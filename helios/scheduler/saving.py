@@ -47,7 +47,7 @@ class Saver:
 
     def behind(self, prompts: List[Sequence]) -> Saving:
         """Snapshots behind the next submission, in which `prompts` take part: of sequences that the device has ended before it,
-        which leave now, and of prompts that it completes."""
+        which leave now, and of prompts that it completes, or takes up to a boundary."""
         if not prompts and not self._roster.leaving:
             return ()
         saving: list[tuple[Sequence, Snapshot]] = []
@@ -55,11 +55,12 @@ class Saver:
             saving.append((sequence, Snapshot(sequence.slot, sequence.saved_row, sequence.n_consumed)))
             self._roster.leave(sequence, Phase.DRAINING)
         for sequence in prompts:
-            is_prompt_end = sequence.n_scheduled == sequence.n_prompt
-            if is_prompt_end and len(saving) < self._n_most and self._is_worthwhile(sequence, sequence.n_prompt):
+            endpoint = sequence.n_scheduled
+            is_boundary = endpoint == sequence.n_prompt or endpoint in sequence.request.boundaries
+            if is_boundary and len(saving) < self._n_most and self._is_worthwhile(sequence, endpoint):
                 row = self._cache.reserve_row(sequence.held)
                 if row is not None:
-                    saving.append((sequence, Snapshot(sequence.slot, row, sequence.n_prompt)))
+                    saving.append((sequence, Snapshot(sequence.slot, row, endpoint)))
         for sequence, _ in saving:
             sequence.n_in_flight += 1
         return tuple(saving)

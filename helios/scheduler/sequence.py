@@ -144,6 +144,12 @@ class Sequence:
         return len(self.scores) if self.is_scored else len(self.tokens) - 1
 
     @property
+    def n_possible(self) -> int:
+        """Tokens of its prompt that one round may take: up to a boundary, or all that are left."""
+        end = next((end for end in self.request.boundaries if end > self.n_scheduled), self.n_context)
+        return end - self.n_scheduled
+
+    @property
     def n_emitted(self) -> int:
         """Output tokens that were delivered."""
         return len(self.tokens) - self.n_prompt

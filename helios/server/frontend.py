@@ -22,6 +22,7 @@ from helios.output.parser import AnswerParser
 from helios.output.pipeline import OutputPipeline, host_stop
 from helios.output.states import Phase
 from helios.output.syntax import AnswerSyntax
+from helios.prompt.boundaries import PrefixBoundaries
 from helios.prompt.chat_template import ChatTemplate
 from helios.prompt.controls import ControlTokens
 from helios.prompt.conversation import Conversation
@@ -100,6 +101,9 @@ class Frontend:
             eos_text=engine.eos_text,
             clock=datetime.now,
         )
+        self._boundaries = (
+            PrefixBoundaries(engine.frontend, self._template, engine.tokenizer) if engine.saves_boundaries else None
+        )
         self._threads = ThreadPoolExecutor(n_workers, thread_name_prefix="helios-frontend")
 
     def close(self) -> None:
@@ -127,6 +131,8 @@ class Frontend:
         opening = self._opening(reading) if request.structured.is_constrained else Opening.ANSWER
         grammar = self._grammar(request.structured, opening)
         first, *others = self._requests([tokens], request.options, grammar, self._syntax_of(reading))
+        if self._boundaries is not None:
+            first = replace(first, boundaries=self._boundaries.of(request.conversation, tokens))
         requests = (first, *(replace(other, prompt_candidates=None) for other in others))  # their prompt is the same
         _check_scores(requests, "prompt_logprobs")
         return PreparedCall(

@@ -192,3 +192,18 @@ def test_a_prompt_that_is_cancelled_with_its_last_round_publishes_no_snapshot() 
 def _countdown(left: list[int]) -> bool:
     left[0] -= 1
     return left[0] == 0
+
+
+def test_prompts_go_on_behind_a_boundary_of_another() -> None:
+    """FE-4, CACHE-5: recurrent state has no past, so what two prompts share is of use where it was saved, and only there."""
+    for boundaries, n_reused in (((), 0), ((37,), 37), ((20, 37), 37), ((20,), 20)):
+        simulation = Simulation(is_recurrent=True)
+        simulation.submit(0, GenerationRequest(LONG, 3, boundaries=boundaries))
+        simulation.run()
+        simulation.submit(1, GenerationRequest((*LONG[:37], 1, 2, 3), 3))
+        simulation.run()
+        ending = simulation.ending(1)
+        assert isinstance(ending, Finished)
+        assert ending.usage.reused_prompt_tokens == n_reused
+        for key in (0, 1):
+            assert simulation.tokens(key) == tokens_alone(simulation.requests[key], is_recurrent=True)

@@ -69,7 +69,7 @@ class Turmoil:
         self, which: int, n_shared: int, own: tuple[int, ...], n_output: int, decision: int, seed: int, flavour: int
     ) -> None:
         """A request that shares the first `n_shared` tokens of an earlier text. `decision`: none, a string stop or a constraint;
-        `flavour`: priority, salt, and whether it uses the cache."""
+        `flavour`: priority, salt, whether it uses the cache, and whether its state is saved behind what it shares."""
         shared = self.histories[which % len(self.histories)][:n_shared]
         prompt = ((shared + own) or (1,))[: CONTEXT - 2]
         request = GenerationRequest(
@@ -82,6 +82,7 @@ class Turmoil:
             priority=[0, 0, 0, 0, 1, -1][flavour % 6],
             cache_salt=["", "", "", "tenant"][flavour % 4],
             uses_cache=flavour % 7 != 6,
+            boundaries=tuple(sorted({1 + n_shared // 2, n_shared} & set(range(1, len(prompt))))) if flavour % 3 else (),
             prompt_candidates=2 if seed % 6 == 4 else None,
         )
         key = self._n_submitted

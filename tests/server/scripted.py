@@ -199,5 +199,7 @@ def _programs(n_slots: int) -> ProgramTable:
         RoundKind.PREFILL: ProgramShape(1, "prefill", n_slots, PREFILL_TOKENS),
         RoundKind.DECODE: ProgramShape(2, "decode", n_slots, n_slots),
         RoundKind.MIXED: ProgramShape(3, "mixed", n_slots, PREFILL_TOKENS + n_slots),
+        RoundKind.RESTORE: ProgramShape(4, "restore", n_slots, 0),
+        RoundKind.SNAPSHOT: ProgramShape(5, "snapshot", n_slots, 0),
     }
     return ProgramTable({kind: [shapes[kind]] if kind in shapes else [] for kind in RoundKind})

@@ -141,6 +141,7 @@ class ScriptedEngine:
     adds_bos: bool = False
     frontend: Frontend = field(default_factory=plain_frontend)
     scores_prompts: bool = False
+    saves_boundaries: bool = False
     reports_distributions: bool = False
     reports_prompt_distributions: bool = False
     sampling_defaults: Defaults = field(default_factory=Defaults)
