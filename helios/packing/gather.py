@@ -57,10 +57,8 @@ class Gather:
         return np.array(indices, np.intp), target, Span(self._bound[0][1].buffer_id, start, end)
 
 
-def is_gathered(binding: Binding, destination: Destination) -> bool:
-    """Whether a binding's words are taken from RoundWords as they are."""
-    is_row = binding.indexing is Indexing.SCALAR or (
-        binding.indexing is Indexing.ACTIVE_ROW and destination.element_words == 1
-    )
-    is_words = destination.element_type.is_integer and destination.offset % 4 == 0
-    return binding.source in WORD_SOURCES and is_row and is_words and not binding.offset
+def is_gathered(binding: Binding) -> bool:
+    """Whether a binding's words are taken from RoundWords as they are. A contract gives each of these sources integers, and one for
+    each index (`sources.py`)."""
+    has_no_gaps = binding.indexing in (Indexing.SCALAR, Indexing.ACTIVE_ROW)
+    return binding.source in WORD_SOURCES and has_no_gaps and not binding.offset

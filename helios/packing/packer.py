@@ -7,6 +7,7 @@ written nor transferred, so the device keeps its bytes (CON-7).
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
@@ -37,7 +38,7 @@ class Packer:
         for binding, destination in bound:
             follows = previous is not None and before.get(destination.name) == previous.name
             is_joined = previous is None or (follows and destination.offset - previous.offset <= MAX_TAIL_NBYTES)
-            if n_gathered == len(self._plan) and is_joined and is_gathered(binding, destination):
+            if n_gathered == len(self._plan) and is_joined and is_gathered(binding):
                 n_gathered += 1
             self._plan.append((resolve(graph, binding, destination, staging[destination.buffer_id]), follows))
             previous = destination
@@ -69,11 +70,7 @@ def _order(destination: Destination) -> tuple[int, int]:
     return destination.buffer_id, destination.offset
 
 
-def _neighbours(destinations: Iterable[Destination]) -> dict[str, str | None]:
-    """The name of the destination right before each one in its buffer; None for a buffer's first."""
-    ordered = sorted(destinations, key=_order)
-    before: dict[str, str | None] = {}
-    for previous, destination in zip([None, *ordered], ordered, strict=False):
-        is_same = previous is not None and previous.buffer_id == destination.buffer_id
-        before[destination.name] = previous.name if previous is not None and is_same else None
-    return before
+def _neighbours(destinations: Iterable[Destination]) -> dict[str, str]:
+    """The name of the destination right before each one in its buffer; a buffer's first has none."""
+    pairs = pairwise(sorted(destinations, key=_order))
+    return {place.name: previous.name for previous, place in pairs if previous.buffer_id == place.buffer_id}

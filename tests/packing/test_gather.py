@@ -37,7 +37,9 @@ lanes = st.lists(
     st.builds(Numbers, numbers, numbers, st.booleans(), numbers, numbers, st.booleans()), min_size=1, max_size=N_LANES
 )
 submissions = st.tuples(st.integers(0, 2**64 - 1), numbers, st.integers(0, 1))
-# (source, rows of room, gap behind it in words, offset)
+# (source, rows of room, gap behind it in words, (indexing of what counts lanes, offset))
+LIVE, PADDED = Indexing.ACTIVE_ROW, Indexing.SUBMISSION_ROW
+Layout = tuple[tuple[ValueSource, int, int, tuple[Indexing, int]], ...]
 layouts = st.permutations(sorted(WORD_SOURCES) + list(OTHERS)).flatmap(
     lambda sources: st.tuples(
         *(
@@ -45,7 +47,7 @@ layouts = st.permutations(sorted(WORD_SOURCES) + list(OTHERS)).flatmap(
                 st.just(source),
                 st.integers(N_LANES, N_LANES + 3) | st.just(MAX_TAIL_NBYTES),
                 st.integers(0, 4),
-                st.sampled_from([0, 0, 0, 1]),
+                st.sampled_from([(LIVE, 0), (LIVE, 0), (LIVE, 0), (LIVE, 1), (PADDED, 0)]),
             )
             for source in sources
         )
@@ -53,13 +55,13 @@ layouts = st.permutations(sorted(WORD_SOURCES) + list(OTHERS)).flatmap(
 )
 
 
-def make(layout: tuple[tuple[ValueSource, int, int, int], ...]) -> tuple[Graph, dict[str, Destination], int]:
+def make(layout: Layout) -> tuple[Graph, dict[str, Destination], int]:
     places: dict[str, Destination] = {}
     bindings, end = [], 8
-    for source, n_rows, n_gap_words, offset in layout:
+    for source, n_rows, n_gap_words, (rows, offset) in layout:
         places[source.name] = Destination(source.name, BUFFER, end, ElementType.I32, n_rows, 1)
-        indexing = Indexing.SCALAR if source in SCALARS else Indexing.ACTIVE_ROW
-        bindings.append(Binding(source.name, source, indexing, offset, 0, 0, ""))
+        indexing = Indexing.SCALAR if source in SCALARS else rows
+        bindings.append(Binding(source.name, source, indexing, offset, -1, 0, ""))
         end += 4 * (n_rows + n_gap_words)
     graph = Graph("decode.b5", 0, Operation.DECODE, N_LANES, 0, 1, N_LANES, tuple(bindings), (), None, None, 1)
     return graph, places, end
@@ -67,13 +69,14 @@ def make(layout: tuple[tuple[ValueSource, int, int, int], ...]) -> tuple[Graph, 
 
 @given(layouts, st.lists(st.tuples(lanes, submissions, st.booleans()), min_size=1, max_size=3))
 def test_gathered_words_are_those_that_are_written_one_by_one(
-    layout: tuple[tuple[ValueSource, int, int, int], ...],
+    layout: Layout,
     rounds: list[tuple[list[Numbers], tuple[int, int, int], bool]],
 ) -> None:
     """CON-7: whatever the order of destinations, and what lies between them; what is not supplied stays as it is."""
     graph, places, nbytes = make(layout)
     gathered, written = np.full(nbytes, 0xEE, np.uint8), np.full(nbytes, 0xEE, np.uint8)
     packers = Packer(graph, places, {BUFFER: gathered}), Packer(graph, places, {BUFFER: written})
+    padded = {binding.source for binding in graph.bindings if binding.indexing is PADDED}
     words = RoundWords(N_LANES)
     for round_lanes, submission, has_others in rounds:
         values = words.of(round_lanes, 3, submission)
@@ -83,7 +86,8 @@ def test_gathered_words_are_those_that_are_written_one_by_one(
         assert spans == packers[1].pack(values)
         for source, value in values.items():
             place = places[ValueSource(source).name]
-            rows = slice(place.offset, place.offset + 4 * len(value))
+            n_rows = N_LANES if source in padded else len(value)
+            rows = slice(place.offset, place.offset + 4 * n_rows)
             assert gathered[rows].tolist() == written[rows].tolist()
         for place in (place for name, place in places.items() if ValueSource[name] not in values):
             rows = slice(place.offset, place.offset + place.nbytes)
