@@ -290,7 +290,7 @@ class PreparedContract:
     @property
     def n_snapshot_rows(self) -> int:
         """How many snapshots the device can hold; 0 when the core has no programs that save and restore them."""
-        if not (self.graphs_of(Operation.RESTORE) and self.graphs_of(Operation.SNAPSHOT)):
+        if not self.graphs_of(Operation.SNAPSHOT):  # and then none that restores them
             return 0
         return min(view.rows for view in self.state_row_views) - self.first_snapshot_row
 

@@ -7,6 +7,7 @@ from helios.contract.schema import execution_pb2 as execution
 from tests.contract import sample
 from tests.contract.editing import (
     Edit,
+    add_views,
     binding,
     collective,
     destination,
@@ -107,6 +108,8 @@ BREAKS: list[tuple[str, str, Edit]] = [
     ("view-places", "0 rows", lambda s, m: put(s.model.state_views[1], rows=0)),
     ("view-places", "'row_stride' is 2", lambda s, m: put(s.model.state_views[1], row_stride=2)),
     ("view-places", "ends at byte 136", lambda s, m: put(s.model.state_views[0], offset=8)),
+    ("view-places", "257 state views", lambda s, m: add_views(s, m, 255)),
+    ("view-places", "have 262,145 rows", lambda s, m: add_views(s, m, 1, (1 << 18) - 7)),
     ("view-overlap", "share byte 28", lambda s, m: put(s.model.state_views[1], offset=28, row_nbytes=8, rows=3)),
     ("view-overlap", "share byte 0", lambda s, m: put(s.model.state_views[1], row_nbytes=32)),
     ("view-overlap", "share byte 0", lambda s, m: put(s.model.state_views[1], row_stride=16)),

@@ -58,6 +58,13 @@ def no_speculation(serving: Serving, manifest: Manifest) -> None:
     del serving.speculative_widths[:]
 
 
+def no_tools_and_an_empty_terminal(serving: Serving, manifest: Manifest) -> None:
+    frontend = serving.model.frontend
+    frontend.tool_syntax = NONE
+    frontend.ClearField("tool_markers")
+    frontend.reasoning_markers.terminal_markers[:] = [""]
+
+
 def no_program(serving: Serving, manifest: Manifest, name: str) -> None:
     serving.model.graphs.remove(graph(serving, name))
     manifest.programs.remove(program(manifest, name))
@@ -140,6 +147,7 @@ BREAKS: list[tuple[str, str, Edit]] = [
         "no tool syntax is declared",
         lambda s, m: (put(s.model.frontend, tool_syntax=NONE), s.model.frontend.ClearField("tool_markers")),
     ),
+    ("reasoning-terminals", "has '', no tool syntax is declared", no_tools_and_an_empty_terminal),
     (
         "prefix-boundaries",
         "role USER twice",

@@ -52,6 +52,16 @@ def drop_accesses(serving: Serving, name: str, keep: int = 0) -> None:
     del graph(serving, name).accesses[keep:]
 
 
+def add_views(serving: Serving, manifest: Manifest, n_views: int, n_rows: int = 1) -> None:
+    """Views of one byte a row, one behind the other in a buffer of their own."""
+    buffer = len(manifest.buffers)
+    manifest.buffers.add(id=buffer, name="many", kind=execution.BUFFER_KIND_STATE, nbytes=n_views * n_rows)
+    for index in range(n_views):
+        serving.model.state_views.add(
+            name=f"many.{index}", buffer=buffer, offset=index * n_rows, row_stride=1, row_nbytes=1, rows=n_rows
+        )
+
+
 def make_speculative(serving: Serving, manifest: Manifest, *, draft: int = 3, width: int = 4, packed: int = 16) -> None:
     """Turn the mixed program into a speculative one that is valid but for what the arguments say."""
     graph(serving, MIXED).operation = execution.OPERATION_SPECULATIVE

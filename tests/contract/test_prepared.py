@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from helios.contract.enums import Access, BufferKind, Indexing, Operation, ToolSyntax, ValueSource
-from helios.contract.prepared import PreparedContract
+from helios.contract.prepared import PreparedContract, SamplingDefaults
 from helios.contract.schema import contract_pb2 as pb
 from helios.errors import ContractError
 from tests.contract import sample
@@ -41,6 +41,20 @@ def test_the_metadata_of_the_messages_is_in_the_view(contract: PreparedContract)
     assert contract.frontend.eos_tokens == (2, 5)
     assert (contract.sampling.temperature, contract.sampling.top_k) == (0.5, None)
     assert contract.completion.nbytes == 32 + 4 * 224
+    assert contract.rank_resources == ({sample.WEIGHT: "embedding"},)
+
+
+@pytest.mark.parametrize("field", [field.name for field in dataclasses.fields(SamplingDefaults)])
+def test_each_sampling_default_is_the_cores_or_nobodys(field: str) -> None:
+    """CON-2: a default that the core sets is its own, one that it leaves out is None."""
+    serving = sample_contract()
+    serving.sampling.Clear()
+    value = 1 if field == "top_k" else 0.5
+    put(serving.sampling, **{field: value})
+    sampling = PreparedContract.from_core(serving, sample_manifest()).sampling
+    assert {name: number for name, number in dataclasses.asdict(sampling).items() if number is not None} == {
+        field: value
+    }
 
 
 def test_graphs_of_an_operation_come_smallest_first(contract: PreparedContract) -> None:

@@ -7,9 +7,10 @@ import pytest
 from helios.contract.prepared import PreparedContract
 from helios.contract.rules import RULES
 from helios.contract.schema import contract_pb2 as pb
+from helios.contract.schema import execution_pb2 as execution
 from helios.errors import ContractError
 from tests.contract import breaks, breaks_of_full
-from tests.contract.editing import Edit, Manifest, Serving, binding, no_vision, program, put, unbind
+from tests.contract.editing import Edit, Manifest, Serving, add_views, binding, no_vision, program, put, unbind
 from tests.contract.full_sample import SCORED, SPECULATIVE, full_contract, full_manifest
 from tests.contract.sample import sample_contract, sample_manifest
 
@@ -69,6 +70,22 @@ def no_confidence(serving: Serving, manifest: Manifest) -> None:
     manifest.ClearField("proposal_confidence")
 
 
+def bare_markers(serving: Serving, manifest: Manifest) -> None:
+    frontend = serving.model.frontend
+    put(frontend.tool_markers, tag_separator="", call_separator="")
+    put(frontend.assistant, message_end="")
+
+
+def nested_views(serving: Serving, manifest: Manifest) -> None:
+    """Each the end of a row of the one before."""
+    buffer = len(manifest.buffers)
+    manifest.buffers.add(id=buffer, name="nested", kind=execution.BUFFER_KIND_STATE, nbytes=64)
+    for nbytes in (32, 16, 8):
+        serving.model.state_views.add(
+            name=f"last.{nbytes}", buffer=buffer, offset=32 - nbytes, row_stride=32, row_nbytes=nbytes, rows=2
+        )
+
+
 VARIANTS: list[Edit] = [
     lambda s, m: breaks_of_full.recipient_frames(s),
     xtml,
@@ -76,6 +93,10 @@ VARIANTS: list[Edit] = [
     text_only,
     exact_lengths,
     no_confidence,
+    bare_markers,
+    nested_views,
+    lambda s, m: add_views(s, m, 256 - len(s.model.state_views)),
+    lambda s, m: add_views(s, m, 1, (1 << 18) - sum(view.rows for view in s.model.state_views)),
     lambda s, m: breaks_of_full.tuned_view(s, pb.ACCESS_READ),
     lambda s, m: m.ClearField("ranks"),
 ]
@@ -83,7 +104,7 @@ VARIANTS: list[Edit] = [
 
 @pytest.mark.parametrize("edit", VARIANTS)
 def test_other_valid_contracts_are_accepted(edit: Edit) -> None:
-    """FE-2, CON-8, CON-12, SPEC-3, SPEC-5: the rules refuse no more than they say."""
+    """FE-2, CON-8, CON-10, CON-12, SPEC-3, SPEC-5: the rules refuse no more than they say."""
     serving, manifest = full_contract(), full_manifest()
     edit(serving, manifest)
     PreparedContract.from_core(serving, manifest)
