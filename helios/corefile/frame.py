@@ -68,7 +68,6 @@ class _FrameSource:
 
     def __init__(self, chunks: Iterable[bytes], decoded_nbytes: int, what: str) -> None:
         self._chunks = iter(chunks)
-        self._what = what
         self._chunk = next(self._chunks, b"")
         self._position = 0
         _check_header(self._chunk[:_MAX_HEADER_NBYTES], decoded_nbytes, what)

@@ -14,7 +14,7 @@ from helios.corefile.chunks import CHUNK_NBYTES, ChunkHasher
 from helios.corefile.contents import read_contents
 from helios.corefile.frame import encode_frame
 from helios.corefile.keys import public_bytes
-from helios.corefile.layout import ALIGNMENT, HEADER, MAGIC, MAX_DECODED_NBYTES
+from helios.corefile.layout import ALIGNMENT, HEADER, MAGIC, MAX_DECODED_NBYTES, MAX_TENSOR_NBYTES
 from helios.corefile.reader import Core, open_core
 from helios.corefile.writer import write_core
 from helios.errors import (
@@ -305,6 +305,7 @@ BODY_BREAKS: list[tuple[type[CoreError], str, Callable[[Body, Stored], object]]]
     (ChunkCountError, "0 chunk hashes for 1", lambda body, stored: body.tensors[0].ClearField("chunk_sha256")),
     (ChunkCountError, "31 bytes", lambda body, stored: body.tensors[0].chunk_sha256.__setitem__(0, bytes(31))),
     (CoreError, "tensor 'embedding' has 0 bytes", lambda body, stored: put(body.tensors[0], nbytes=0)),
+    (CoreError, "has 1,099,511,627,777", lambda body, stored: put(body.tensors[0], nbytes=MAX_TENSOR_NBYTES + 1)),
     (CoreError, "tensor 'embedding', layout ''", lambda body, stored: put(body.tensors[0], layout="")),
     (CoreError, "names 'embedding'", lambda body, stored: put(body.tensors[0], id="other")),
     (CoreError, "names 'other'", lambda body, stored: stored.update(other=b"abc")),

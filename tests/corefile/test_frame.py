@@ -27,12 +27,21 @@ SKIPPABLE = b"\x50\x2a\x4d\x18\x04\x00\x00\x00abcd"
 
 
 def decode(frame: bytes, decoded_nbytes: int) -> bytes:
-    """Whole, and in chunks with a boundary at every kind of place: both ways must agree."""
+    """Whole, and in chunks with a boundary at every kind of place: both are refused or the same."""
     chunks = [frame[start : start + 19] for start in range(0, min(len(frame), 1900), 19)] + [frame[1900:]]
-    if len(frame) > 19 and len(frame) % 19 and len(chunks) < 100:
-        with contextlib.suppress(FrameError):
-            assert len(decode_frame(chunks, decoded_nbytes, "the resource")) == decoded_nbytes
-    return decode_frame([frame], decoded_nbytes, "the resource")
+    whole, parts = outcome([frame], decoded_nbytes), outcome(chunks, decoded_nbytes)
+    if isinstance(whole, FrameError):
+        assert isinstance(parts, FrameError)
+        raise whole
+    assert whole == parts
+    return whole
+
+
+def outcome(chunks: list[bytes], decoded_nbytes: int) -> bytes | FrameError:
+    try:
+        return decode_frame(chunks, decoded_nbytes, "the resource")
+    except FrameError as error:
+        return error
 
 
 @hypothesis.given(st.binary(min_size=1, max_size=5000))
@@ -142,6 +151,15 @@ def test_a_bomb_stops_at_the_signed_length() -> None:
     with pytest.raises(DecodedLengthError):
         decode(bomb[: 6 + 4 * 1000] + (128 << 10 << 3 | 3).to_bytes(3, "little") + b"x", 1 << 20)
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 64 << 10  # KiB
+
+
+def test_no_more_blocks_than_the_signed_length_can_need() -> None:
+    """CORE-4: 16, and one for each KiB."""
+    last = (1 << 3 | 1).to_bytes(3, "little") + b"x"
+    for n_empty in (15, 16):
+        frame = b"\x28\xb5\x2f\xfd\x00\x58" + b"\0\0\0" * n_empty + last
+        with pytest.raises(FrameError, match="more blocks") if n_empty > 15 else contextlib.nullcontext():
+            assert decode_frame([frame], 1, "the resource") == b"x"
 
 
 def test_a_frame_of_empty_blocks_is_refused_soon() -> None:

@@ -152,9 +152,13 @@ def test_what_is_no_http_url_is_refused(tmp_path: Path, text: str) -> None:
 
 
 def test_a_location_is_one_place(tmp_path: Path) -> None:
+    """CORE-1: what is stored for an id is in one place, and the location set says which."""
     both = core_pb2.Location(id="a", file="x", url="http://host/x")
     with pytest.raises(CoreError, match="both a file and a URL"):
         resolve(core_pb2.LocationSet(locations=[both]), {"a": 1}, tmp_path)
+    twice = [core_pb2.Location(id="a", offset=offset) for offset in (4096, 8192)]
+    with pytest.raises(CoreError, match="resource 'a' has two locations"):
+        resolve(core_pb2.LocationSet(locations=twice), {"a": 1}, tmp_path)
     with pytest.raises(CoreError, match="has two locations"):
         resolve(core_pb2.LocationSet(directory="x", url="http://host/x"), {"a": 1}, tmp_path)
     with pytest.raises(CoreError, match="has no location"):

@@ -58,7 +58,7 @@ def test_a_broken_transfer_goes_on_where_it_stopped(
     assert len(pauses) == 4
 
 
-@pytest.mark.parametrize("fault", [drop, cut(0), status(500), status(429)])
+@pytest.mark.parametrize("fault", [drop, cut(0), *map(status, (408, 425, 429, 500, 502, 503, 504))])
 def test_a_server_that_stays_broken_is_given_up(
     server: RangeServer, remote: RemoteFile, pauses: list[float], fault: Callable[[Handler], bool]
 ) -> None:
