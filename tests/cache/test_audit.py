@@ -8,7 +8,7 @@ from collections.abc import Callable
 import pytest
 
 from helios.cache.books import CacheBooks, CacheShape, prefix_key
-from helios.cache.holding import Holding
+from helios.cache.holding import NO_MATCH, Holding
 from helios.cache.prefix import PrefixNode, Snapshot
 from helios.cache.resident import NOWHERE
 from helios.errors import InternalError
@@ -118,6 +118,10 @@ FAULTS: dict[str, tuple[Callable[[Scene], object], str]] = {
     "a holding under a foreign root": (
         lambda s: setattr(s.loader, "root", PrefixNode(None, (), 0)),
         "do not follow|not in the tree",
+    ),
+    "a holding of another tree": (
+        lambda s: s.books._holdings.add(Holding(PrefixNode(None, (), 0), NO_MATCH, is_private=True)),
+        "not in the tree",
     ),
     "a holding that lacks a page": (lambda s: s.reader.private.clear(), "lacks some"),
     "a holding that is ready too early": (_set("loader", "n_pending", 0), "ready before"),
