@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import pytest
+
+from helios.errors import InternalError
 from helios.scheduler.choice import N_ROUNDS_HELD, ProgramChoice
 from helios.scheduler.costs import STALE_S, CostRecord
 from helios.scheduler.programs import ProgramTable, RoundKind
@@ -29,6 +32,13 @@ def test_a_choice_among_known_costs_holds_for_so_many_rounds() -> None:
         names.append(program.name)
         costs.observe_round(4, 3, 9.0, 1.0)
     assert names == ["d4"] * N_ROUNDS_HELD + ["d8"] * N_ROUNDS_HELD
+
+
+def test_a_round_that_no_program_takes_is_refused() -> None:
+    """RT-7: a missing variant is named."""
+    choice, _ = start({4: 1.0, 8: 2.0})
+    with pytest.raises(InternalError, match="no decode program takes 9 lanes and 9 rows"):
+        choice.choose(RoundKind.DECODE, 9, 9, 1.0)
 
 
 def test_another_size_is_chosen_for_anew() -> None:

@@ -35,8 +35,8 @@ def n_launched(simulation: Simulation) -> int:
 
 
 def test_decode_rounds_of_known_cost_use_both_frames() -> None:
-    """SPEC-7: compatible decode programs may occupy both execution frames."""
-    assert n_launched(decoding(GenerationRequest((1,), 40), GenerationRequest((2,), 40))) == 2
+    """SPEC-7: compatible decode programs may occupy both execution frames, and there is no third."""
+    assert n_launched(decoding(GenerationRequest((1,), 40), GenerationRequest((2,), 40), frames=3)) == 2
 
 
 def test_a_stale_cost_needs_a_completion_first() -> None:
