@@ -97,7 +97,7 @@ class Server:
         """HTTP-4: not ready at once, `drain_timeout` seconds for open answers, then every connection is dropped."""
         self._services.is_draining = True
         if self._listening is not None:
-            self._listening.close()
+            await self._end_accepting(self._listening)
         limit_s = self._settings.drain_timeout
         engine_drain = asyncio.create_task(self._engine.drain(limit_s))
         grpc_stop = None if self._grpc is None else asyncio.create_task(self._grpc.stop(limit_s))
@@ -119,6 +119,14 @@ class Server:
         if self._kv_events is not None:
             self._kv_events.close()
         self._frontend.close()
+
+    async def _end_accepting(self, listening: asyncio.Server) -> None:
+        """Whoever is accepted by now becomes a connection within two turns of the loop; asyncio would forget it, unclosed."""
+        for each in listening.sockets:
+            asyncio.get_running_loop().remove_reader(each)
+        for _ in range(2):
+            await asyncio.sleep(0)
+        listening.close()
 
 
 async def serve_until_signal(
