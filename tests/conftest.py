@@ -1,11 +1,11 @@
-"""What every test may ask for: the default model's file, fetched once a machine and kept in the user's cache directory; and seeds,
-one unless `--seeds N` asks for more. And what no test may do in CI: be skipped.
+"""What every test may ask for: the default model's file, fetched once a machine and kept in the user's cache directory; engines
+that are held; and seeds, one unless `--seeds N` asks for more. And what no test may do in CI: be skipped.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Generator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from pathlib import Path
 
 import hypothesis
@@ -13,6 +13,7 @@ import pytest
 
 from helios.ignition.prepared_core import prepared_core
 from helios.ignition.pull import pull_default_model
+from tests.held_worker import HeldWorker
 
 # A test must not fail because the machine is busy.
 hypothesis.settings.register_profile("helios", deadline=None)
@@ -29,6 +30,17 @@ def default_gguf() -> Path:
 def default_core(default_gguf: Path) -> Path:
     """The default model's core for this machine, prepared once and cached by content."""
     return prepared_core(default_gguf)
+
+
+@pytest.fixture
+def hold_after(monkeypatch: pytest.MonkeyPatch) -> Callable[[float], None]:
+    """Engines that start after this retire so many rounds and no more, until it is said again."""
+    monkeypatch.setattr("helios.engine.ModelWorker", HeldWorker)
+
+    def set_rounds(n_rounds: float) -> None:
+        monkeypatch.setattr(HeldWorker, "n_rounds", n_rounds)
+
+    return set_rounds
 
 
 @pytest.hookimpl(wrapper=True)

@@ -5,11 +5,10 @@ from __future__ import annotations
 import asyncio
 import re
 import threading
-import time
 from collections.abc import Awaitable, Callable, Iterator
 from math import inf
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
@@ -22,7 +21,6 @@ from helios.ignition.prepared_core import PrepareOptions
 from helios.ignition.signatures import host_target
 from helios.metrics import HELP, Histogram, ServerMetrics, split_key
 from helios.runtime.model import ModelRuntime
-from helios.runtime.worker import ModelWorker
 from helios.scheduler.request import Event, Failed, Finished, FinishReason, GenerationRequest, Token
 from helios.scheduler.round import LaneCompletion, Round
 from helios.settings import Settings
@@ -59,31 +57,6 @@ def start(core: Path) -> Iterator[Callable[..., Engine]]:
     yield start_engine
     for engine in engines:
         engine.close()
-
-
-class HeldWorker(ModelWorker):
-    """Retires `n_rounds`, then only takes commands: what runs does not end by itself, however late its reader is."""
-
-    n_rounds: ClassVar[float] = inf
-    n_retired = 0
-
-    def _retire(self) -> None:
-        while self.n_retired >= self.n_rounds and not self._is_stopping:
-            self._take_commands(may_sleep=False)
-            time.sleep(0.002)
-        self.n_retired += 1
-        super()._retire()
-
-
-@pytest.fixture
-def hold_after(start: Callable[..., Engine], monkeypatch: pytest.MonkeyPatch) -> Callable[[float], None]:
-    """Engines that start after this retire so many rounds and no more, until it is said again."""
-    monkeypatch.setattr("helios.engine.ModelWorker", HeldWorker)
-
-    def set_rounds(n_rounds: float) -> None:
-        monkeypatch.setattr(HeldWorker, "n_rounds", n_rounds)
-
-    return set_rounds
 
 
 def ask(n_prompt: int = 20, n_output: int = 8, **fields: Any) -> GenerationRequest:
@@ -190,7 +163,7 @@ def test_a_finished_response_keeps_its_permit_and_nothing_else_until_it_is_read(
 
 @pytest.mark.parametrize("n_tokens", [0, 1, 5])
 def test_a_cancelled_request_gives_everything_back(
-    start: Callable[..., Engine], hold_after: Callable[[float], None], n_tokens: int
+    hold_after: Callable[[float], None], start: Callable[..., Engine], n_tokens: int
 ) -> None:
     """Issue 4: cancelled before its first token, at it, and while it decodes."""
     hold_after(4 * n_tokens)  # a prompt takes fewer than three
@@ -214,7 +187,7 @@ def test_a_cancelled_request_gives_everything_back(
     assert count(engine, "requests_cancelled_total") == 1
 
 
-def test_a_queued_request_can_be_cancelled(start: Callable[..., Engine], hold_after: Callable[[float], None]) -> None:
+def test_a_queued_request_can_be_cancelled(hold_after: Callable[[float], None], start: Callable[..., Engine]) -> None:
     hold_after(100)
     engine = start(max_active=1)
 
@@ -389,7 +362,7 @@ def test_one_engine_serves_one_event_loop_after_another(start: Callable[..., Eng
 
 
 def test_who_still_reads_when_the_engine_closes_is_told(
-    start: Callable[..., Engine], hold_after: Callable[[float], None]
+    hold_after: Callable[[float], None], start: Callable[..., Engine]
 ) -> None:
     """HTTP-4: also what was delivered and not yet taken by its loop."""
     hold_after(100)
@@ -410,7 +383,7 @@ def test_who_still_reads_when_the_engine_closes_is_told(
 
 
 def test_draining_refuses_newcomers_and_ends_what_does_not_finish(
-    start: Callable[..., Engine], hold_after: Callable[[float], None]
+    hold_after: Callable[[float], None], start: Callable[..., Engine]
 ) -> None:
     """HTTP-4."""
     hold_after(100)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import http.client
 import json
+import select
 import socket
 import threading
 import time
@@ -36,13 +37,60 @@ def wait_until(condition: Callable[[], bool], limit_s: float = DEADLINE_S) -> No
         time.sleep(0.002)
 
 
+def has_something(connection: socket.socket) -> bool:
+    """Whether there is anything to read, or the end."""
+    return bool(select.select([connection], [], [], 0)[0])
+
+
+class Loop(asyncio.SelectorEventLoop):
+    """Time passes here as elsewhere, and at once where a test says so, which neither waits for a limit nor keeps within it."""
+
+    _ahead_s = 0.0
+
+    def time(self) -> float:
+        return super().time() + self._ahead_s
+
+    def pass_time(self, seconds: float) -> None:
+        """On another thread. When this returns, the timers have been called that were due."""
+        asyncio.run_coroutine_threadsafe(self._pass(seconds), self).result(DEADLINE_S)
+
+    async def _pass(self, seconds: float) -> None:
+        self._ahead_s += seconds
+        for _ in range(2):  # they come behind what is ready
+            await asyncio.sleep(0)
+
+
+@dataclass
+class Serving:
+    """A server on the loop of a thread of its own. `stop` ends both, and may be called twice."""
+
+    loop: Loop
+    thread: threading.Thread
+    is_told: asyncio.Event
+
+    def stop(self) -> None:
+        if self.thread.is_alive():
+            self.loop.call_soon_threadsafe(self.is_told.set)
+            self.thread.join(DEADLINE_S)
+        assert not self.thread.is_alive()
+
+    def pass_time_until(self, condition: Callable[[], bool], step_s: float) -> None:
+        """For the server only, step by step."""
+
+        def is_so() -> bool:
+            self.loop.pass_time(step_s)
+            return condition()
+
+        wait_until(is_so)
+
+
 @dataclass
 class RunningServer:
     """A server under test. `exchange` sends one request and reads one response on a fresh connection."""
 
     engine: ScriptedEngine
     listener: Listener
-    stop: Callable[[], None]
+    serving: Serving
     sockets: list[socket.socket] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -50,6 +98,9 @@ class RunningServer:
         self.address = self.listener.socket.getsockname()
         self.family = self.listener.socket.family
         self.port = self.address[1] if self.family != socket.AF_UNIX else 0
+        self.stop = self.serving.stop
+        self.pass_time = self.serving.loop.pass_time
+        self.pass_time_until = self.serving.pass_time_until
 
     def connect(self, receive_buffer_bytes: int | None = None) -> socket.socket:
         connection = socket.socket(self.family)
@@ -162,10 +213,10 @@ def serve_in_thread(
     listener: Listener,
     grpc_address: GrpcAddress | None = None,
     kv_sockets: KvEventSockets | None = None,
-) -> Callable[[], None]:
-    """Serve on an event loop of its own, from now until the function that is returned is called; it may be called twice."""
+) -> Serving:
+    """Serve from now until it is stopped."""
     access = read_access(settings)
-    loop = asyncio.new_event_loop()
+    loop = Loop()
     is_told = asyncio.Event()
     is_up = threading.Event()
 
@@ -184,11 +235,4 @@ def serve_in_thread(
     thread = threading.Thread(target=run)
     thread.start()
     assert is_up.wait(DEADLINE_S)
-
-    def stop() -> None:
-        if thread.is_alive():
-            loop.call_soon_threadsafe(is_told.set)
-            thread.join(DEADLINE_S)
-        assert not thread.is_alive()
-
-    return stop
+    return Serving(loop, thread, is_told)

@@ -145,16 +145,14 @@ def test_a_reader_that_never_reads_is_dropped_in_the_end(
     start_server: Callable[..., RunningServer], engine: ScriptedEngine
 ) -> None:
     """Research 1.5b: the wait for a reader has an end, and its room is given back."""
-    engine.answer = None
-    server = start_server(send_buffer=16 << 10, stall_timeout=0.2)
+    engine.answer, engine.context_tokens = None, 1 << 20
+    server = start_server(send_buffer=16 << 10, stall_timeout=600)
     connection = server.connect(receive_buffer_bytes=4096)
     connection.sendall(raw_chat(stream=True, logprobs=True))
     generation = server.generation()
     for _ in range(20_000):
         generation.give(token(engine, "a"), -0.5)
-        if generation.is_cancelled:
-            break
-    wait_until(lambda: generation.is_cancelled and engine.n_admitted == 0)
+    server.pass_time_until(lambda: generation.is_cancelled and engine.n_admitted == 0, 600)
 
 
 @pytest.mark.parametrize("error", [AdmissionError("no room for 9 pages"), DeviceError("fault 7")])
@@ -225,7 +223,7 @@ def test_every_choice_takes_room(server: RunningServer) -> None:
 def test_shutdown_lets_open_answers_finish(start_server: Callable[..., RunningServer], engine: ScriptedEngine) -> None:
     """HTTP-4: not ready at once, idle connections closed, open answers finished and then closed."""
     engine.answer = None
-    server = start_server(drain_timeout=10)
+    server = start_server(drain_timeout=3600)
     idle, busy = server.connect(), server.connect()
     busy.sendall(raw_chat(stream=True))
     generation = server.generation()
@@ -242,6 +240,18 @@ def test_shutdown_lets_open_answers_finish(start_server: Callable[..., RunningSe
     assert b"[DONE]" in received
     stopping.join(DEADLINE_S)
     assert not stopping.is_alive()
+
+
+def test_who_comes_as_the_server_ends_does_not_hold_it_up(start_server: Callable[..., RunningServer]) -> None:
+    """HTTP-4: accepted in the turn of the event loop in which the server is told to stop."""
+    server = start_server(drain_timeout=3600)
+    may_go_on = threading.Event()
+    server.serving.loop.call_soon_threadsafe(may_go_on.wait, DEADLINE_S)
+    late = server.connect()
+    server.serving.loop.call_soon_threadsafe(server.serving.is_told.set)
+    may_go_on.set()
+    assert late.recv(1) == b""
+    server.stop()
 
 
 def test_shutdown_drops_what_does_not_finish(

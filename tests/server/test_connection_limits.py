@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import gc
 import json
-import select
 import socket
 import threading
 import time
 import tracemalloc
 from collections.abc import Callable
 from contextlib import suppress
+from math import inf
 
 import pytest
 
 from helios.server import connections
 from helios.server.connections import Connections
-from tests.server.conftest import DEADLINE_S, RunningServer, raw_chat, wait_until
+from tests.server.conftest import RunningServer, has_something, raw_chat, wait_until
 from tests.server.scripted_engine import ScriptedEngine
 from tests.server.test_connection import HEALTH, error_of, read_all, read_response
 
@@ -294,22 +294,18 @@ def answer_to(server: RunningServer, request: bytes) -> bytes:
 # -- slow and vanishing clients
 
 
-def has_something(connection: socket.socket) -> bool:
-    """Whether there is anything to read."""
-    return bool(select.select([connection], [], [], 0)[0])
-
-
 def test_slow_headers_one_byte_at_a_time_run_into_the_deadline(start_server: Callable[..., RunningServer]) -> None:
     """Slowloris: a byte now and then does not move the deadline, and others are served meanwhile."""
-    server = start_server(header_timeout=0.3, idle_timeout=5)
+    server = start_server(header_timeout=600, idle_timeout=6000)
     crowd = [server.connect() for _ in range(50)]
     for connection in crowd:
         connection.sendall(b"GET / HTTP/1.1\r\n")
-    silent = crowd
-    while silent := [connection for connection in silent if not has_something(connection)]:
-        for connection in silent:
-            connection.sendall(b"X")
-        assert server.exchange("GET", "/health")[0] == 200
+    for _ in range(4):
+        assert server.exchange("GET", "/health")[0] == 200, "by then all is read"
+        server.pass_time(200)
+        for connection in crowd:
+            if not has_something(connection):
+                connection.sendall(b"X")
     for connection in crowd:
         assert error_of(read_all(connection)) == (408, "request_timeout")
     for connection in crowd:
@@ -319,24 +315,25 @@ def test_slow_headers_one_byte_at_a_time_run_into_the_deadline(start_server: Cal
 
 @pytest.mark.parametrize("is_chunked", [False, True])
 def test_slow_bodies_run_into_the_deadline(start_server: Callable[..., RunningServer], is_chunked: bool) -> None:
-    server = start_server(body_timeout=0.2)
+    server = start_server(body_timeout=600)
     connection = server.connect()
     framing = b"Transfer-Encoding: chunked" if is_chunked else b"Content-Length: 1000"
     connection.sendall(b"POST /tokenize HTTP/1.1\r\nHost: h\r\n" + framing + b"\r\n\r\n")
-    for _ in range(999):
-        if has_something(connection):
-            break
-        connection.sendall(b"1\r\nx\r\n" if is_chunked else b"x")
-        time.sleep(0.01)
+    for _ in range(4):
+        assert server.exchange("GET", "/health")[0] == 200, "by then all is read"
+        server.pass_time(200)
+        if not has_something(connection):
+            connection.sendall(b"1\r\nx\r\n" if is_chunked else b"x")
     assert error_of(read_all(connection)) == (408, "request_timeout")
 
 
 def test_empty_lines_are_no_request_and_no_keep_alive(start_server: Callable[..., RunningServer]) -> None:
-    server = start_server(idle_timeout=1)
+    server = start_server(idle_timeout=600)
     connection = server.connect()
     connection.sendall(b"\r\n\r\n" + HEALTH)
     assert read_response(connection, bytearray())[0] == 200
     connection.sendall(b"\r\n")
+    server.pass_time_until(lambda: has_something(connection), 600)
     assert connection.recv(1) == b""
 
 
@@ -373,7 +370,10 @@ def test_a_half_closed_connection_has_gone(server: RunningServer) -> None:
     read_all(connection)
 
 
-def test_bodies_of_all_connections_share_one_limit(start_server: Callable[..., RunningServer]) -> None:
+def test_bodies_of_all_connections_share_one_limit(
+    start_server: Callable[..., RunningServer], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(connections, "SILENCE_S", inf)
     server = start_server(body_memory=1 << 20, body_limit=800_000)
     head = b"POST /tokenize HTTP/1.1\r\nHost: h\r\nContent-Length: 700000\r\n\r\n"
     holding = server.connect()
@@ -440,15 +440,14 @@ def test_a_slow_reader_that_reads_on_is_not_dropped(
 ) -> None:
     """The write deadline is for readers that take nothing: one that takes longer than it in all gets everything."""
     engine.answer, engine.logprob = "x" * 2000, -0.5
-    server = start_server(send_buffer=4 << 10, stall_timeout=2)
+    server = start_server(send_buffer=4 << 10, stall_timeout=600)
     connection = server.connect(receive_buffer_bytes=4096)
     connection.sendall(raw_chat(logprobs=True, top_logprobs=2))
-    received, started_s = bytearray(), time.monotonic()
-    while time.monotonic() - started_s < 2.5:
-        received += connection.recv(3000)
-        time.sleep(0.05)
-    assert len(received) < 200_000, "the reader was not slow"
-    connection.settimeout(DEADLINE_S)
+    received = bytearray()
+    for n_bytes in range(30_000, 180_000, 30_000):  # more each time than the kernel holds
+        while len(received) < n_bytes:
+            received += connection.recv(3000)
+        server.pass_time(400)
     _, _, body = read_response(connection, received)
     assert len(body) > 200_000
     assert json.loads(body)["choices"][0]["message"]["content"] == "x" * 2000
@@ -459,13 +458,13 @@ def test_a_whole_answer_that_nobody_reads_is_dropped(
 ) -> None:
     """dario#905: the wait for a reader ends, the permit is free and the connection gone."""
     engine.answer, engine.logprob, engine.capacity = "x" * 2000, -0.5, 1
-    server = start_server(send_buffer=4 << 10, stall_timeout=0.2)
+    server = start_server(send_buffer=4 << 10, stall_timeout=600)
     connection = server.connect(receive_buffer_bytes=4096)
     connection.sendall(raw_chat(logprobs=True, top_logprobs=2))
     server.generation()
     engine.answer = "Hello"
     assert server.chat()[0] == 429
-    wait_until(lambda: server.chat()[0] == 200)
+    server.pass_time_until(lambda: server.chat()[0] == 200, 600)
     wait_until(lambda: n_connections(server) == 0)
 
 

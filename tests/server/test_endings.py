@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Sequence
+from math import inf
 from typing import Any
 
 import pytest
@@ -69,15 +70,21 @@ def test_a_device_that_fails_ends_the_stream_with_one_error(spoken: Speaking) ->
     assert (status, document["error"]["code"]) == (500, "device_error")
 
 
-def test_a_client_that_goes_in_the_middle_of_a_call_frees_its_slot(spoken: Speaking) -> None:
+def test_a_client_that_goes_in_the_middle_of_a_call_frees_its_slot(
+    hold_after: Callable[[float], None], spoken: Speaking
+) -> None:
     """ST6."""
+    hold_after(100)
+    statistics = spoken.server.engine.statistics
     spoken.device.voice = lambda request, said, mask: said and 65 or 60  # noqa: RUF021  ("<", then "a" for ever)
     connection = spoken.server.connect()
     connection.sendall(raw_chat(stream=True, tools=TOOL_OBJECTS))
     assert b" 200 " in connection.recv(4096)
-    wait_until(lambda: spoken.server.engine.statistics()["requests_running"] == 1)
+    wait_until(lambda: statistics()["requests_running"] == 1)
     connection.close()
-    wait_until(lambda: spoken.server.engine.statistics()["requests_running"] == 0)
+    wait_until(lambda: statistics()["requests_cancelled_total"] == 1)
+    hold_after(inf)
+    wait_until(lambda: statistics()["requests_running"] == 0)
     spoken.device.says("Hello")
     assert spoken.chat(tools=None).content == "Hello"
 

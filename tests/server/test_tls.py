@@ -18,7 +18,7 @@ from helios.errors import SettingError
 from helios.server.listener import bind
 from helios.settings import Settings
 from tests.server.certificates import Certificate, make_certificate
-from tests.server.conftest import RunningServer, raw_chat, wait_until
+from tests.server.conftest import RunningServer, has_something, raw_chat, wait_until
 from tests.server.scripted_engine import ScriptedEngine
 from tests.server.test_connection import HEALTH, read_response
 
@@ -90,7 +90,7 @@ def test_who_does_not_shake_hands_is_dropped(
     start_server: Callable[..., RunningServer], certificate: Certificate, caplog: pytest.LogCaptureFixture
 ) -> None:
     """A silent client, half a hello, and one who speaks plainly; others are served, and nothing is logged of them."""
-    server = start_server(header_timeout=1, **certificate.settings)
+    server = start_server(header_timeout=600, **certificate.settings)
     with server.connect() as silent, server.connect() as half, server.connect() as plain:
         half.sendall(b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03")
         plain.sendall(HEALTH)
@@ -98,6 +98,7 @@ def test_who_does_not_shake_hands_is_dropped(
         secure.sendall(HEALTH)
         assert read_response(secure, bytearray())[0] == 200
         for dropped in (silent, half, plain):
+            server.pass_time_until(lambda dropped=dropped: has_something(dropped), 600)
             assert not _rest(dropped).startswith(b"HTTP")
     assert not caplog.records
 
@@ -177,13 +178,13 @@ def test_a_reader_that_never_reads_is_dropped(
 ) -> None:
     """Research 1.5b, through the buffers of TLS."""
     engine.answer, engine.logprob = "x" * 2000, -0.5
-    server = start_server(send_buffer=4 << 10, stall_timeout=0.3, **certificate.settings)
+    server = start_server(send_buffer=4 << 10, stall_timeout=600, **certificate.settings)
     secure = connect(server, certificate, receive_buffer_bytes=4096)
     secure.sendall(raw_chat(logprobs=True, top_logprobs=2))  # more than 300 kB
     generation = server.generation()
     wait_until(lambda: generation.n_taken > 2000)
     assert engine.n_admitted == 1
-    wait_until(lambda: engine.n_admitted == 0)
+    server.pass_time_until(lambda: engine.n_admitted == 0, 600)
     assert len(_rest(secure)) < 250_000
 
 

@@ -16,7 +16,7 @@ from helios.server.kv_events.sockets import KvEventSockets
 from helios.server.listener import bind
 from helios.settings import Settings
 from helios.tokenizer.tokenizer import Tokenizer
-from tests.server.conftest import serve_in_thread
+from tests.server.conftest import Serving, serve_in_thread
 from tests.server.conftest import wait_until as wait_within
 from tests.server.grpc.validator import check_stream, check_whole
 from tests.server.scripted import ScriptedDevice, scripted_engine
@@ -130,8 +130,13 @@ class RunningGrpc:
     engine: Any
     target: str
     http_url: str
-    stop: Callable[[], None]
+    serving: Serving
     channels: list[grpc.Channel] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.stop = self.serving.stop
+        self.pass_time = self.serving.loop.pass_time
+        self.pass_time_until = self.serving.pass_time_until
 
     def client(self, **metadata: str) -> Client:
         """A client with a connection of its own."""
@@ -149,8 +154,8 @@ class RunningGrpc:
 def run_grpc(engine: Any, settings: Settings, kv_sockets: KvEventSockets | None = None) -> RunningGrpc:
     assert settings.grpc_port is not None
     listener, address = bind(settings), take_address(settings, settings.grpc_port)
-    stop = serve_in_thread(engine, settings, listener, address, kv_sockets)
-    return RunningGrpc(engine, address.target, listener.url, stop)
+    serving = serve_in_thread(engine, settings, listener, address, kv_sockets)
+    return RunningGrpc(engine, address.target, listener.url, serving)
 
 
 @pytest.fixture(scope="session")
