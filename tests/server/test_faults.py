@@ -9,9 +9,10 @@ import http.client
 import json
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from math import inf
 from typing import Any
 
 import pytest
@@ -20,7 +21,8 @@ from helios.cache.books import CacheShape
 from helios.cache.transfer import Transfer
 from helios.engine import Engine
 from helios.errors import DeviceError
-from helios.scheduler.request import FinishReason, GenerationRequest
+from helios.runtime.heartbeat import Watch
+from helios.scheduler.request import FinishReason
 from helios.scheduler.round import LaneCompletion, Round
 from helios.settings import Settings
 from helios.tokenizer.tokenizer import Tokenizer
@@ -34,7 +36,8 @@ N_PAGES = 24  # so few that a second prompt drives the first one's pages to the 
 
 
 class FaultyDevice(ScriptedDevice):
-    """Goes the way of `fault` at the first round or transfer that `finds` picks. A device that hangs returns when `is_over`."""
+    """Goes the way of `fault` at the first round or transfer that `finds` picks. A device that hangs returns when `is_over`; until
+    then the watch looks as often as it takes, and never before."""
 
     def __init__(self, tokenizer: Tokenizer, fault: str) -> None:
         super().__init__(tokenizer)
@@ -42,6 +45,7 @@ class FaultyDevice(ScriptedDevice):
         self.fault = fault
         self.finds: Callable[[Round | Transfer], bool] = lambda what: False
         self.is_over = threading.Event()
+        self.watch: Watch | None = None
         self.started: list[Transfer] = []
 
     def complete(self) -> tuple[Round, list[LaneCompletion]]:
@@ -64,7 +68,16 @@ class FaultyDevice(ScriptedDevice):
     def _fail(self) -> None:
         if self.fault == "dies":
             raise DeviceError("the scripted device has failed")
-        assert self.is_over.wait(30)
+        looking = threading.Thread(target=self._look)
+        looking.start()
+        assert self.is_over.wait(DEADLINE_S)
+        looking.join()
+
+    def _look(self) -> None:
+        assert self.watch is not None
+        while not self.watch.look():
+            pass
+        self.watch._on_stall()
 
 
 @dataclass
@@ -81,6 +94,10 @@ class Broken:
 
     def statistics(self) -> dict[str, Any]:
         return self.engine.statistics()
+
+    def n_in_engine(self) -> int:
+        numbers = self.statistics()
+        return int(numbers["requests_waiting"] + numbers["requests_running"])
 
     def check_ended(self) -> None:
         """Every request has its one ending, permits are back, and the server says what it is."""
@@ -143,9 +160,10 @@ class Client:
 @contextmanager
 def breaking(tokenizer: Tokenizer, fault: str, n_pages: int) -> Iterator[Broken]:
     device = FaultyDevice(tokenizer, fault)
-    settings = Settings(port=0, drain_timeout=20, device_timeout=0.5, send_buffer=4 << 10)
+    settings = Settings(port=0, drain_timeout=3600, device_timeout=3600, send_buffer=4 << 10)
     shape = CacheShape(PAGE_TOKENS, n_pages, 0, 64, 0, True)
     engine = scripted_engine(tokenizer, plain_frontend(), TEMPLATE, device, time.monotonic, shape, settings)
+    device.watch = engine._worker._watch
     server = run_server(engine, settings)  # type: ignore[arg-type]
     try:
         yield Broken(server, engine, device, FAULTS[fault])
@@ -158,7 +176,9 @@ def breaking(tokenizer: Tokenizer, fault: str, n_pages: int) -> Iterator[Broken]
 
 
 @pytest.fixture(params=list(FAULTS))
-def broken(request: pytest.FixtureRequest, tokenizer: Tokenizer) -> Iterator[Broken]:
+def broken(
+    request: pytest.FixtureRequest, hold_after: Callable[[float], None], tokenizer: Tokenizer
+) -> Iterator[Broken]:
     with breaking(tokenizer, request.param, N_SLOTS * CONTEXT_TOKENS // PAGE_TOKENS) as running:
         yield running
 
@@ -184,15 +204,19 @@ def test_a_request_that_runs(broken: Broken, finds: Callable[[Round | Transfer],
     broken.check_ended()
 
 
-def test_streams_that_are_read_and_requests_that_wait(broken: Broken) -> None:
+def test_streams_that_are_read_and_requests_that_wait(broken: Broken, hold_after: Callable[[float], None]) -> None:
     """Some hold a slot and some do not yet."""
-    broken.device.voice = slowly
-    streams = [broken.ask(stream=True) for _ in range(N_SLOTS)]
-    for client in streams:
-        client.read_some()
+    hold_after(0)
+    streams = []
+    for n_streams in range(1, N_SLOTS + 1):
+        streams.append(broken.ask(stream=True))
+        wait_until(lambda n_streams=n_streams: broken.n_in_engine() == n_streams)
+        hold_after(20 * n_streams)
+        streams[-1].read_some()
     waiting = [broken.ask(stream=index % 2 == 0) for index in range(4)]
     wait_until(lambda: broken.statistics()["requests_waiting"] == 4)
     broken.device.finds = is_decode
+    hold_after(inf)
     assert [client.failed_with() for client in streams + waiting] == [broken.code] * 8
     broken.check_ended()
 
@@ -226,21 +250,19 @@ def test_what_was_complete_is_delivered_whole(broken: Broken) -> None:
     broken.check_ended()
 
 
-def test_a_server_that_drains_is_held_up_no_longer_than_the_fault_takes_to_show(broken: Broken) -> None:
+def test_a_server_that_drains_is_held_up_no_longer_than_the_fault_takes_to_show(
+    broken: Broken, hold_after: Callable[[float], None]
+) -> None:
     """HTTP-4: the open stream gets its error, and the server ends before its drain time is over."""
-    broken.device.voice = slowly
+    hold_after(20)
     client = broken.ask(stream=True)
     client.read_some()
     stopping = threading.Thread(target=broken.server.stop)
     stopping.start()
     wait_until(lambda: not broken.engine.is_ready())
     broken.device.finds = is_decode
+    hold_after(inf)
     assert client.failed_with() == broken.code
     stopping.join(DEADLINE_S)
     assert not stopping.is_alive()
     assert broken.statistics()["requests_admitted"] == 0
-
-
-def slowly(request: GenerationRequest, said: Sequence[int], mask: Any) -> int:
-    time.sleep(0.001)
-    return SAYS
