@@ -52,9 +52,10 @@ class Loop(asyncio.SelectorEventLoop):
 
     def pass_time(self, seconds: float) -> None:
         """On another thread. When this returns, the timers have been called that were due."""
-        asyncio.run_coroutine_threadsafe(self._pass(seconds), self).result(DEADLINE_S)
+        asyncio.run_coroutine_threadsafe(self.let_pass(seconds), self).result(DEADLINE_S)
 
-    async def _pass(self, seconds: float) -> None:
+    async def let_pass(self, seconds: float) -> None:
+        """The same on its own thread."""
         self._ahead_s += seconds
         for _ in range(2):  # they come behind what is ready
             await asyncio.sleep(0)

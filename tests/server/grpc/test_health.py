@@ -56,7 +56,7 @@ def test_a_watcher_sees_each_change(served: RunningGrpc) -> None:
 
 def test_a_draining_server_says_so_and_then_ends_its_watchers(scripted: Any, start: Callable[..., RunningGrpc]) -> None:
     """HTTP-4, GRPC-4: not serving at once, while open calls go on; a watcher does not keep it from ending."""
-    served = start(scripted, drain_timeout=10)
+    served = start(scripted, drain_timeout=3600)
     watch = stub_of(served).Watch(health_pb2.HealthCheckRequest())
     assert next(watch).status == Status.SERVING
     call = served.client().open(request_of())

@@ -3,31 +3,45 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable, Coroutine
+from typing import Any, cast
 
 import pytest
 
 from helios.errors import StalledReaderError
 from helios.server.grpc.stall_watch import StallWatch
+from tests.server.conftest import Loop
 
-LIMIT_S = 0.05
+LIMIT_S = 600.0
+
+
+def run(scene: Callable[[Loop], Coroutine[Any, Any, None]]) -> None:
+    """On a loop whose time passes where the scene says so."""
+    with asyncio.Runner(loop_factory=Loop) as runner:
+        runner.run(scene(cast(Loop, runner.get_loop())))
 
 
 def test_a_write_that_is_never_taken_ends_at_the_limit() -> None:
     """GRPC-4: also when writes before it were taken, and the timer began with them."""
 
-    async def write() -> None:
+    async def write(loop: Loop) -> None:
         watch = StallWatch(LIMIT_S)
         for _ in range(3):
-            await watch.watch(asyncio.sleep(LIMIT_S / 2))
-        began_s = asyncio.get_running_loop().time()
-        with pytest.raises(StalledReaderError):
-            await watch.watch(asyncio.Event().wait())
-        assert asyncio.get_running_loop().time() - began_s >= LIMIT_S
-        task = asyncio.current_task()
-        assert task is not None
-        assert not task.cancelling()
+            await watch.watch(loop.let_pass(LIMIT_S / 2))
 
-    asyncio.run(write())
+        async def never_taken() -> None:
+            await watch.watch(asyncio.Event().wait())
+
+        writing = asyncio.create_task(never_taken())
+        await loop.let_pass(0)  # it has begun
+        await loop.let_pass(LIMIT_S * 0.9)
+        assert not writing.done()
+        await loop.let_pass(LIMIT_S * 0.2)
+        with pytest.raises(StalledReaderError):
+            await writing
+        assert not writing.cancelling()
+
+    run(write)
 
 
 def test_a_caller_that_leaves_is_no_stall() -> None:
@@ -46,11 +60,11 @@ def test_a_caller_that_leaves_is_no_stall() -> None:
 
 
 def test_no_timer_is_left_between_writes_for_longer_than_the_limit() -> None:
-    async def idle() -> None:
+    async def idle(loop: Loop) -> None:
         watch = StallWatch(LIMIT_S)
         await watch.watch(asyncio.sleep(0))
-        await asyncio.sleep(2 * LIMIT_S)
+        await loop.let_pass(2 * LIMIT_S)
         await watch.watch(asyncio.sleep(0))
         watch.close()
 
-    asyncio.run(idle())
+    run(idle)
