@@ -46,7 +46,7 @@ class InferenceService:
             delta = await _collect(sequence)
             _note(context, 0, delta)
             response = inference_pb2.GenerateResponse()
-            fill_prompt(response.prompt_info, prepared.prompt_tokens, delta.scores, shown)
+            await _fill_prompt(response, prepared.prompt_tokens, delta, shown, self._services.frontend)
             fill_output(response.outputs, 0, delta, shown)
             if not shown.has_whole:
                 return response
@@ -137,7 +137,7 @@ class _Stream:
         if not self._is_prompt_told and (index == 0 or not self._has_scores):
             self._is_prompt_told = True
             response = inference_pb2.GenerateResponse()
-            fill_prompt(response.prompt_info, self._prompt_tokens, delta.scores, self._shown)
+            await _fill_prompt(response, self._prompt_tokens, delta, self._shown, self._frontend)
             await self._send(response, delta)
             self._prompt_told.set()
         await self._prompt_told.wait()
@@ -157,6 +157,20 @@ def _note(context: CallContext, index: int, delta: Delta) -> None:
     """For the log: how a sequence ended."""
     if delta.finish is not None:
         context.outcome.finish_reasons[index] = delta.finish.ending.reason
+
+
+async def _fill_prompt(
+    response: inference_pb2.GenerateResponse,
+    prompt_tokens: Sequence[int],
+    delta: Delta,
+    shown: Shown,
+    frontend: Frontend,
+) -> None:
+    """What the response says of the prompt. Its scores may be so many that they are written on another thread."""
+    if delta.scores is None:
+        fill_prompt(response.prompt_info, prompt_tokens, None, shown)
+    else:
+        await frontend.run(lambda scores: fill_prompt(response.prompt_info, prompt_tokens, scores, shown), delta.scores)
 
 
 async def _with_candidates(

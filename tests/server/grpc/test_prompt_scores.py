@@ -14,10 +14,11 @@ import pytest
 
 from helios.scheduler.distribution import Distribution, Ranked
 from helios.scheduler.request import PromptScores, Token
+from helios.server.grpc import inference
 from helios.server.grpc.preparation import MAX_PROMPT_CANDIDATES
-from helios.server.grpc.schema import inference_pb2
+from helios.server.grpc.schema import control_pb2, inference_pb2
 from helios.server.grpc.whole_vocabulary import MAX_REPORTED
-from tests.server.grpc.conftest import Client, RunningGrpc, wait_until
+from tests.server.grpc.conftest import DEADLINE_S, Client, GenerateResponse, RunningGrpc, request_of, wait_until
 from tests.server.scripted_engine import ScriptedEngine
 
 PROMPT = [5, 6, 7]
@@ -94,6 +95,32 @@ def test_the_prompt_is_scored_once_and_told_before_all_sequences(scoring: Runnin
         n_sequences=3,
     )
     assert list(responses[0].prompt_info.logprobs) == [0.0, -0.5, -4.0]
+
+
+@pytest.mark.parametrize("is_stream", [False, True])
+def test_scores_are_written_while_others_are_answered(
+    scoring: RunningGrpc, monkeypatch: pytest.MonkeyPatch, is_stream: bool
+) -> None:
+    """GRPC-4: there may be a quarter of a million of them, and nobody waits for these."""
+    is_writing, is_answered = threading.Event(), threading.Event()
+    fill_prompt = inference.fill_prompt
+
+    def fill_later(*args: Any) -> None:
+        is_writing.set()
+        assert is_answered.wait(DEADLINE_S)
+        fill_prompt(*args)
+
+    monkeypatch.setattr(inference, "fill_prompt", fill_later)
+
+    def ask(client: Client) -> inference_pb2.PromptInfo:
+        request = request_of(PROMPT, response={"prompt_logprobs": True})
+        call = client.open(request) if is_stream else client.unary("Generate", GenerateResponse).future(request)
+        assert is_writing.wait(DEADLINE_S)
+        client.control("Abort", control_pb2.AbortResponse)
+        is_answered.set()
+        return (next(call) if is_stream else call.result()).prompt_info
+
+    assert list(answered(scoring, ask).logprobs) == [0.0, -0.5, -4.0]
 
 
 def test_candidates_of_the_prompt_by_id(scoring: RunningGrpc) -> None:
