@@ -13,6 +13,7 @@ from helios.errors import AdmissionError, DeviceError
 from tests.server.conftest import DEADLINE_S, RunningServer, events_of, raw_chat, wait_until
 from tests.server.scripted_engine import ScriptedEngine
 from tests.server.test_connection import read_all
+from tests.server.test_connection_limits import wait_until_none_is_left
 
 
 def token(engine: ScriptedEngine, text: str) -> int:
@@ -281,7 +282,7 @@ def test_a_crowd_of_leavers_leaves_nothing(server: RunningServer) -> None:
         if index % 2:
             connection.recv(1 << 16)
         connection.close()
-    wait_until(lambda: engine.n_admitted == 0)
+    wait_until_none_is_left(server)
     assert all(generation.has_ended for generation in engine.generations)
     assert list(events_of(b"data: [DONE]\n\n")) == ["[DONE]"]
     assert server.chat()[0] == 200

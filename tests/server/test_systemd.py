@@ -166,7 +166,7 @@ def test_the_watchdog_is_fed_while_the_worker_lives(manager: Manager) -> None:
     manager.socket.settimeout(0.5)
     fed = iter(manager.next_message, None)
     with pytest.raises(TimeoutError):
-        deque(islice(fed, 4))
+        deque(islice(fed, 40))  # more than wait in the socket
 
 
 def test_a_watchdog_of_another_process_is_not_fed(manager: Manager) -> None:

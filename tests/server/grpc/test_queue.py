@@ -63,7 +63,7 @@ def test_a_queued_call_ends_at_once_and_never_runs(
 ) -> None:
     """GRPC-4: while every slot goes on with another."""
     statistics = client.engine.statistics
-    queued = asked(client, until, WAITING, request_id="mine", timeout=3 if way == "deadline" else None)
+    queued = asked(client, until, WAITING, request_id="mine", timeout=10 if way == "deadline" else None)
     if way == "cancelled":
         queued.cancel()
     if way == "aborted":

@@ -33,6 +33,7 @@ class Scene:
         self.publisher = KvEventPublisher(self.journal, self.sockets, clock=lambda: 7.0)
         self.context = zmq.Context()
         self.clients: list[Any] = []
+        self.last: list[bytes] = []  # what a subscriber heard last
         self.publisher.start()
 
     def client(self, kind: int, endpoint: str) -> Any:
@@ -49,10 +50,11 @@ class Scene:
         """One that hears: what it has missed while it connected is told again until it does."""
         client = self.client(zmq.SUB, self.sockets.source.endpoint)
         for attempt in range(1000):
-            run(self.books, unique(10_000 + 100 * attempt, SIZE))
+            told = unique(10_000 + 100 * attempt, SIZE)
+            run(self.books, told)
             if client.poll(20):
                 break
-        while client.poll(100):
+        while not self.last or msgpack.unpackb(self.last[2])[1][-1]["token_ids"] != list(told):
             self.last = client.recv_multipart()
         return client
 
