@@ -45,7 +45,7 @@ def test_it_is_never_above_the_tokens(
             assert bound(tokenizer, text) <= len(tokenizer.encode(text, allow_special=allow_special))
 
 
-@pytest.mark.parametrize("text", ["hello world ", "a", "é", "中", "x1 ", "{}", "<|im_end|>"])
+@pytest.mark.parametrize("text", ["hello world ", "a", "é", "中", "x1 ", "{}", "<|im_end|>", " ", "\n\t"])
 def test_a_text_of_a_mebibyte_has_more_tokens_than_a_context(default_tokenizer: Tokenizer, text: str) -> None:
     long = text * ((1 << 20) // len(text.encode()))
     with pytest.raises(ContextLengthError, match=r"^prompt has [\d,]+ tokens or more, the limit is 8,191;"):
@@ -67,3 +67,15 @@ def test_where_characters_may_vanish_nothing_is_sure(tmp_path: Path, change: dic
     for made, is_sure in ((settings, True), (settings | change, False)):
         tokenizer = Tokenizer.from_bytes(json.dumps(made).encode())
         assert (bound(tokenizer, "a" * 1000) > 0) == is_sure
+
+
+@pytest.mark.parametrize("side", ["lstrip", "rstrip"])
+def test_blanks_that_a_token_swallows_are_not_counted(tmp_path: Path, side: str) -> None:
+    with open_gguf(vocabularies.byte_level(tmp_path / "model.gguf")) as file:
+        settings = json.loads(prepare_tokenizer(file)[0])
+    for swallows in (False, True):
+        settings["added_tokens"][0][side] = swallows
+        tokenizer = Tokenizer.from_bytes(json.dumps(settings).encode())
+        text = " " * 1000 + settings["added_tokens"][0]["content"] + " " * 1000
+        assert (bound(tokenizer, text) > 500) != swallows
+        assert bound(tokenizer, text) <= len(tokenizer.encode(text, allow_special=True))
