@@ -6,18 +6,19 @@ import itertools
 import logging
 import re
 import socket
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tests.server.conftest import DEADLINE_S, RunningServer, raw_chat, wait_until
+from tests.server.conftest import DEADLINE_S, RunningServer, has_something, raw_chat, wait_until
 from tests.server.test_connection import HEALTH
 
 # What says that a version or a transfer coding is none of ours is a 5xx by RFC 9110 and no fault of the server.
 _STATUS = re.compile(rb"HTTP/1\.1 (\d{3}) ")
 _ALLOWED_5XX = {501, 505}
+LIMIT_S = 600.0  # of the server, whatever it waits for
 
 _LINES = st.sampled_from(
     [
@@ -68,12 +69,6 @@ def damaged_requests(draw: st.DrawFn) -> bytes:
     return bytes(raw)
 
 
-@pytest.fixture(scope="module")
-def answers_quickly() -> dict[str, float]:
-    """Deadlines short enough for what never becomes a request."""
-    return {"header_timeout": 0.05, "body_timeout": 0.05, "idle_timeout": 0.05, "stall_timeout": 1.0}
-
-
 @pytest.fixture(autouse=True)
 def no_traceback(caplog: pytest.LogCaptureFixture) -> Iterator[None]:
     """Neither ours nor the event loop's."""
@@ -82,13 +77,16 @@ def no_traceback(caplog: pytest.LogCaptureFixture) -> Iterator[None]:
 
 
 def say(server: RunningServer, pieces: list[bytes]) -> bytes:
-    """Send the pieces and everything that comes back until the server closes; a hang is a TimeoutError."""
+    """Send the pieces; everything that comes back until the server closes, for which all of its limits pass. A hang is an error."""
     with socket.create_connection(server.address, timeout=DEADLINE_S) as connection:
         received = b""
         try:
             for piece in pieces:
                 connection.sendall(piece)
-            while piece := connection.recv(1 << 16):
+            while True:
+                server.pass_time_until(lambda: has_something(connection), LIMIT_S)
+                if not (piece := connection.recv(1 << 16)):
+                    break
                 received += piece
         except ConnectionError:
             pass  # the server had enough of it
@@ -131,9 +129,9 @@ def test_any_chunked_body_is_answered_or_closed(fuzzed: RunningServer, body: byt
 
 
 @pytest.fixture
-def fuzzed(start_server: object, answers_quickly: dict[str, float]) -> Iterator[RunningServer]:
+def fuzzed(start_server: Callable[..., RunningServer]) -> Iterator[RunningServer]:
     """The server of one test; after all of it, it answers as if nothing had been."""
-    server: RunningServer = start_server(**answers_quickly)  # type: ignore[operator]
+    server = start_server(header_timeout=LIMIT_S, body_timeout=LIMIT_S, idle_timeout=LIMIT_S, stall_timeout=LIMIT_S)
     yield server
     assert server.exchange("GET", "/health")[0] == 200
     assert server.chat()[0] == 200
