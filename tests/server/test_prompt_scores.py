@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from math import inf
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ import pytest
 
 from helios.server import frontend
 from tests.reference.llama_numpy import LlamaReference
+from tests.server.conftest import wait_until
 from tests.server.served_model import ServedModel, served_model
 
 TEXT = (
@@ -130,7 +132,9 @@ def test_a_chat_tells_the_scores_of_its_prompt_once(model: ServedModel) -> None:
     assert raw["choices"][0]["prompt_logprobs"] == scores
 
 
-def test_scores_survive_preemption(default_core: Path, model: ServedModel, prompt: list[int]) -> None:
+def test_scores_survive_preemption(
+    default_core: Path, model: ServedModel, prompt: list[int], hold_after: Callable[[float], None]
+) -> None:
     """CACHE-3, CACHE-6: scored prompts and plain ones crowd a cache of one context, and answer as with room."""
     bodies = [
         {"prompt": prompt[index * 7 :][:90], "max_tokens": 60, "temperature": 1, "seed": index, "ignore_eos": True}
@@ -145,7 +149,12 @@ def test_scores_survive_preemption(default_core: Path, model: ServedModel, promp
         with_room = list(clients.map(lambda body: choices_of(model, body), bodies))
         assert model.engine.statistics()["preemptions_total"] == 0
         with served_model(default_core, context=256, max_active=4, cache_gb=0.0056) as crowded:
-            together = list(clients.map(lambda body: choices_of(crowded, body), bodies))
+            hold_after(0)
+            answers = clients.map(lambda body: choices_of(crowded, body), bodies)
+            statistics = crowded.engine.statistics
+            wait_until(lambda: sum(statistics()[f"requests_{so}"] for so in ("waiting", "running")) == len(bodies))
+            hold_after(inf)
+            together = list(answers)
             assert crowded.engine.statistics()["preemptions_total"] > 0
     assert together == with_room
 
