@@ -188,7 +188,7 @@ def touches(node: execution.Node) -> Iterator[tuple[int, int, int, bool]]:
 @rule("fill-values", "a fill repeats one byte")
 def fill_values(subject: Subject) -> Violations:
     for program, index, node in nodes(subject):
-        if node.HasField("fill") and node.fill.value > 255:
+        if node.fill.value > 255:
             yield f"graph {program.name!r}, node {index}, field 'value' is {node.fill.value}, not 0 to 255"
 
 

@@ -5,8 +5,6 @@ They know no program and no buffer, only the numbers that the rest of the contra
 
 from __future__ import annotations
 
-import math
-
 from helios.contract.rule import Rule, Subject, Violations, repeated, rule
 
 MAX_VOCABULARY = 1 << 24
@@ -75,7 +73,7 @@ def sampling_defaults(subject: Subject) -> Violations:
     sampling = subject.serving.sampling
     for name, (low, high, is_open) in _SAMPLING_RANGES.items():
         value = getattr(sampling, name)
-        is_inside = math.isfinite(value) and low <= value <= high and not (is_open and value == low)
+        is_inside = low <= value <= high and not (is_open and value == low)
         if sampling.HasField(name) and not is_inside:
             yield f"sampling, field {name!r} is {value:g}, not {'above ' if is_open else ''}{low:g} to {high:g}"
     if sampling.top_k > MAX_VOCABULARY:

@@ -65,6 +65,10 @@ def no_tools_and_an_empty_terminal(serving: Serving, manifest: Manifest) -> None
     frontend.reasoning_markers.terminal_markers[:] = [""]
 
 
+def beyond_32_bits(name: str, number: int) -> Edit:
+    return lambda serving, manifest: put(binding(serving, SPECULATIVE, "one"), **{name: number})
+
+
 def no_program(serving: Serving, manifest: Manifest, name: str) -> None:
     serving.model.graphs.remove(graph(serving, name))
     manifest.programs.remove(program(manifest, name))
@@ -208,10 +212,10 @@ BREAKS: list[tuple[str, str, Edit]] = [
         "'image_tensor' is 'grid' for SLOT",
         lambda s, m: put(binding(s, DECODE, "lane_slot"), image_tensor="grid"),
     ),
-    (
-        "binding-values",
-        "'constant' is 4,294,967,296",
-        lambda s, m: put(binding(s, SPECULATIVE, "one"), constant=1 << 32),
+    *(
+        ("binding-values", f"{name!r} is {number:,}, it does not fit", beyond_32_bits(name, number))
+        for name in ("constant", "padding", "offset")
+        for number in (-(1 << 31) - 1, 1 << 31)
     ),
     ("program-extents", "not 1 to 1,048,576 patches", lambda s, m: put(program(m, ENCODE), packed_token_capacity=0)),
     # sources and state rows

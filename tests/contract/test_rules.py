@@ -86,6 +86,22 @@ def nested_views(serving: Serving, manifest: Manifest) -> None:
         )
 
 
+def at_the_bounds(serving: Serving, manifest: Manifest) -> None:
+    """What is refused is more than this."""
+    put(serving.model, input_vocabulary=1 << 24)
+    put(serving.sampling, temperature=100, top_k=1 << 24, top_p=1, min_p=1, repetition_penalty=100)
+    put(serving.sampling, frequency_penalty=2, presence_penalty=2)
+    put(manifest, pages_per_slot=1 << 20)
+    for table in serving.model.cache.page_tables:
+        manifest.buffers[table.buffer].nbytes = 4 * manifest.request_slots << 20
+    put(serving, context_tokens=1 << 24)
+    put(binding(serving, SPECULATIVE, "one"), constant=-(1 << 31), padding=(1 << 31) - 1, offset=(1 << 31) - 1)
+
+
+def lowest_defaults(serving: Serving, manifest: Manifest) -> None:
+    put(serving.sampling, temperature=0, min_p=0, frequency_penalty=-2, presence_penalty=-2)
+
+
 VARIANTS: list[Edit] = [
     lambda s, m: breaks_of_full.recipient_frames(s),
     xtml,
@@ -93,6 +109,8 @@ VARIANTS: list[Edit] = [
     text_only,
     exact_lengths,
     no_confidence,
+    at_the_bounds,
+    lowest_defaults,
     bare_markers,
     nested_views,
     lambda s, m: add_views(s, m, 256 - len(s.model.state_views)),
