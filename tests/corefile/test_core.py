@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from pathlib import Path
 
@@ -289,6 +290,9 @@ BODY_BREAKS: list[tuple[type[CoreError], str, Callable[[Body, Stored], object]]]
     (CoreError, "publisher namespace 'a ' is not", lambda body, stored: put(body, publisher_namespace="a ")),
     (CoreError, "publisher namespace", lambda body, stored: put(body, publisher_namespace="x" * 201)),
     (CoreError, "'tokenizer' is declared 2 times", rename_tensor),
+    (CoreError, "resource id ''", lambda body, stored: put(body.tensors[0], id="")),
+    (CoreError, "resource id 'a\\nb' is not 1 to 200", lambda body, stored: put(body.tensors[0], id="a\nb")),
+    (CoreError, "printable", lambda body, stored: put(body.resources[2], id="x" * 201)),
     (CoreError, "no execution manifest", lambda body, stored: body.resources.pop(0)),
     (CoreError, "no tokenizer", lambda body, stored: body.resources.pop(1)),
     (CoreError, "2 resources of the kind", lambda body, stored: put(body.resources[2], kind=2)),
@@ -420,6 +424,17 @@ def test_weights_and_tensors_agree(tmp_path: Path, tensors: list[sample.TensorSo
         pytest.raises(ContractError, match=says),
     ):
         read_contents(core)
+
+
+def test_a_second_close_closes_nobody_elses_file(tmp_path: Path) -> None:
+    """RT-6: a descriptor's number is soon another file's."""
+    core = open_core(sample_core(tmp_path / "sample.core"))
+    core.close()
+    standard = os.fstat(0)
+    with core.path.open("rb") as other:
+        core.close()
+        assert other.read(len(MAGIC)) == MAGIC
+    assert os.path.samestat(os.fstat(0), standard)
 
 
 def test_a_file_that_shrinks_or_changes_while_it_is_open_is_an_error(tmp_path: Path) -> None:
