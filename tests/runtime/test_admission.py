@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import pytest
+
 from helios.contract.enums import ValueSource
-from helios.packing.values import BIAS_ENTRY, MAX_BIAS, SAMPLING_ROW
-from helios.runtime.admission import admission_values
+from helios.errors import InvalidValueError
+from helios.packing.values import BIAS_ENTRY, MAX_BIAS, MAX_EOS, SAMPLING_ROW
+from helios.runtime.admission import admission_values, check_sampling
 from helios.scheduler.request import GenerationRequest, SamplingParameters
 from helios.scheduler.round import Admission
 from helios.scheduler.sequence import Sequence
+from tests.ignition.kernel_header import constant
 
 
 def admission(slot: int, **sampling: object) -> Admission:
@@ -41,6 +45,50 @@ def test_seed_limit_and_ends_are_staged_beside_the_sampling_row() -> None:
     assert values[ValueSource.OUTPUT_LIMIT].tolist() == [9, 4]
     assert values[ValueSource.EOS_TOKENS].tolist() == [[2, 0] + [-1] * 14, [-1] * 16]
     assert {values[source].shape for source in (ValueSource.SEED_BITS, ValueSource.EOS_TOKENS)} == {(2, 2), (2, 16)}
+
+
+FLAGS: list[tuple[str, dict[str, object]]] = [
+    ("PENALTIES", {"repetition_penalty": 1.1}),
+    ("PENALTIES", {"frequency_penalty": -0.1}),
+    ("PENALTIES", {"presence_penalty": 0.1}),
+    ("LOGPROBS", {"candidates": 0}),
+    ("BIAS", {"logit_bias": ((0, 0.0),)}),
+    ("DISTRIBUTION", {"has_distributions": True}),
+    ("DISTRIBUTION", {"named_candidates": (1,)}),
+    ("PROMPT_DISTRIBUTION", {"has_prompt_distributions": True}),
+    ("PROMPT_DISTRIBUTION", {"named_prompt_candidates": (1,)}),
+]
+
+
+@pytest.mark.parametrize("chosen", [[], *([entry] for entry in FLAGS), FLAGS], ids=str)
+def test_a_sampling_row_flags_what_its_request_asks_for(chosen: list[tuple[str, dict[str, object]]]) -> None:
+    """CON-6: by the header's own bits, each of its own and all together."""
+    wishes = {name: value for _, wish in chosen for name, value in wish.items()}
+    of_prompt = {name: value for name, value in wishes.items() if "prompt" in name}
+    sampling = SamplingParameters(**{name: value for name, value in wishes.items() if name not in of_prompt})  # type: ignore[arg-type]
+    request = GenerationRequest((1, 2, 3), 4, sampling=sampling, **of_prompt)  # type: ignore[arg-type]
+    values = admission_values([Admission(Sequence(0, 0, request, 4), 0, 1)], vocabulary=10)
+    (flags,) = values[ValueSource.SAMPLING_ROW].view(SAMPLING_ROW)["flags"][0]
+    assert flags == sum({constant(f"HELIOS_SAMPLING_{flag}") for flag, _ in chosen})
+
+
+def test_what_just_fits_staged_rows_is_accepted() -> None:
+    check_sampling(SamplingParameters(logit_bias=((0, 1.0), (9, 1.0)) * (MAX_BIAS // 2)), vocabulary=10, n_eos=MAX_EOS)
+
+
+@pytest.mark.parametrize(
+    ("bias", "n_eos", "says"),
+    [
+        (((0, 1.0),) * (MAX_BIAS + 1), 0, "1025 entries, the limit is 1024"),
+        (((0, 1.0), (10, 1.0)), 0, "token 10, the vocabulary has 10"),
+        (((0, 1.0), (-1, 1.0)), 0, "token -1, the vocabulary has 10"),
+        ((), MAX_EOS + 1, "17 end tokens were given, the limit is 16"),
+    ],
+)
+def test_what_staged_rows_cannot_hold_is_refused(bias: tuple[tuple[int, float], ...], n_eos: int, says: str) -> None:
+    """CON-9: staging is bounded."""
+    with pytest.raises(InvalidValueError, match=says):
+        check_sampling(SamplingParameters(logit_bias=bias), vocabulary=10, n_eos=n_eos)
 
 
 def test_a_reused_prefix_is_consumed_from_the_start() -> None:

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from helios.cache.transfer import Store, Transfer
+from helios.device.stream import Event
 from helios.errors import DeviceError, InternalError, OutOfMemoryError
 from helios.runtime import transfers as module
 from helios.scheduler.request import GenerationRequest, SamplingParameters
@@ -95,6 +96,16 @@ def test_more_transfers_than_events_wait_their_turn(loaded: Loaded) -> None:
     assert drain(loaded) == moves
     loaded.runtime.start_transfers(moves)
     assert drain(loaded) == moves
+
+
+def test_what_is_under_way_is_not_reported(loaded: Loaded, monkeypatch: pytest.MonkeyPatch) -> None:
+    """CACHE-6: what a copy reads and writes is nobody else's before it has ended."""
+    transfer = offload(Store.PAGE, 0, 0)
+    with monkeypatch.context() as patch:
+        patch.setattr(Event, "is_done", lambda event: False)
+        loaded.runtime.start_transfers([transfer])
+        assert loaded.runtime.finished_transfers() == []
+    assert drain(loaded) == [transfer]
 
 
 def test_asking_does_not_wait(loaded: Loaded) -> None:
