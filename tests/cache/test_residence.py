@@ -7,7 +7,18 @@ import pytest
 from helios.cache.books import CacheBooks
 from helios.cache.holding import Holding
 from helios.errors import InternalError
-from tests.cache.small_books import KEY, SIZE, SYSTEM, begin, make_books, n_found, offload_all, run, unique
+from tests.cache.small_books import (
+    KEY,
+    SIZE,
+    SYSTEM,
+    begin,
+    make_books,
+    n_found,
+    offload_all,
+    put_snapshot,
+    run,
+    unique,
+)
 
 # -- eviction ----------------------------------------------------------------------------------------------------------
 
@@ -95,6 +106,40 @@ def test_offloaded_pages_come_back() -> None:
     assert holding.is_ready
     assert [index for index, _ in books.attach(holding)] == [0, 1, 2]
     books.check()
+
+
+def test_the_totals_count_each_page_and_row_once() -> None:
+    """MET-1: published, computed twice, saved, evicted, and brought back."""
+    books = make_books(n_pages=8, n_rows=1, n_host=8)
+    prompt = (*SYSTEM, 1, 2)
+    twin, late = begin(books, prompt), begin(books, prompt)
+    books.publish(twin, prompt, len(prompt))
+    books.publish(late, prompt, SIZE)  # computed by both
+    put_snapshot(books, twin, prompt)
+    books.release(late)
+    books.release(twin)
+    other = books.open(KEY, (9,), None)
+    assert books.extend(other, 5 * SIZE) is not None  # the device is full now
+    offload_all(books)
+    assert books.extend(other, 8 * SIZE) is not None
+    assert books.reserve_row(other) is not None
+    books.release(other)
+    holding = books.open(KEY, prompt, books.lookup(KEY, prompt, len(prompt)))
+    for transfer in books.reload(holding) or []:
+        books.finish_transfer(transfer)
+    assert holding.is_ready
+    assert {name: count for name, count in books.statistics().items() if name.endswith("_total")} == {
+        "cache_reused_tokens_total": len(prompt),
+        "cache_pages_published_total": 3,
+        "cache_duplicate_pages_total": 1,
+        "cache_pages_evicted_total": 3,
+        "cache_pages_offloaded_total": 3,
+        "cache_pages_reloaded_total": 3,
+        "cache_snapshots_published_total": 1,
+        "cache_snapshots_evicted_total": 1,
+        "cache_snapshots_offloaded_total": 1,
+        "cache_snapshots_reloaded_total": 1,
+    }
 
 
 def host_row_and_device_row(books: CacheBooks) -> Holding:

@@ -110,7 +110,7 @@ def test_a_preempted_sequence_comes_back_when_its_whole_context_fits() -> None:
     simulation.submit(0, GenerationRequest(prompt(30, 0), 66))
     simulation.submit(1, GenerationRequest(prompt(30, 1), 50, uses_cache=False))
     simulation.run()
-    assert simulation.statistic("preemptions_total") == 1
+    assert simulation.statistic('readmissions_total{by="recompute"}') == simulation.statistic("preemptions_total") == 1
     assert simulation.tokens(1) == tokens_alone(simulation.requests[1])
 
 
