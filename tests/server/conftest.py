@@ -228,7 +228,8 @@ def serve_in_thread(
         await is_told.wait()
         await server.stop()
         listener.close()
-        async with asyncio.timeout(DEADLINE_S):  # the gRPC library's, whose news for a closed loop would fail in another
+        async with asyncio.timeout(DEADLINE_S):
+            # The gRPC library's, whose news for a closed loop would fail in another.
             while len(asyncio.all_tasks()) > 1:
                 await asyncio.sleep(0.001)
 
