@@ -156,14 +156,12 @@ class _NodeLoader:
         if not offsets:
             return
         i32_fields = {field.offset: field for field in signature.fields if field.kind is FieldKind.I32}
-        patched = set()
         for offset in offsets:
             field = i32_fields.get(offset)
             if field is None:
                 self._refuse(f"sets a page count at byte {offset}, where no int32 field is", signature.name)
-            if offset in patched or any(arguments[offset : offset + 4]):
+            if any(arguments[offset : offset + 4]):
                 self._refuse("sets the page count twice", signature.name, field)
-            patched.add(offset)
             struct.pack_into("<i", arguments, offset, self.n_pages)
 
     def _patch_pointers(

@@ -68,6 +68,19 @@ def test_a_weight_page_and_a_mapped_buffer_can_be_read(device: Device, buffers: 
     instantiate(device, program(*nodes), buffers, N_PAGES).close()
 
 
+def test_a_range_may_end_where_its_buffer_ends(device: Device, buffers: list[BoundBuffer]) -> None:
+    """RT-7: what is refused is one byte more; ranges that only touch do not overlap."""
+    copy, fill, half = schema.CopyNode, schema.FillNode, SIZE_BYTES // 2
+    nodes = [
+        increment(device, n=SIZE_BYTES // 4),
+        schema.Node(copy=copy(destination=STATE, source=INPUT, nbytes=SIZE_BYTES)),
+        schema.Node(copy=copy(destination=STATE, destination_offset=half, source=STATE, nbytes=half)),
+        schema.Node(copy=copy(destination=STATE, source=STATE, source_offset=half, nbytes=half)),
+        schema.Node(fill=fill(destination=STATE, value=255, nbytes=SIZE_BYTES)),
+    ]
+    instantiate(device, program(*nodes), buffers, N_PAGES).close()
+
+
 def increment(
     device: Device, source: int = INPUT, destination: int = STATE, offset: int = 0, n: int = 8
 ) -> schema.Node:
@@ -161,6 +174,7 @@ def hostile_nodes(device: Device) -> dict[str, schema.Node]:
             copy=copy(destination=STATE, destination_offset=9, source=INPUT, nbytes=248)
         ),
         "fills nothing": schema.Node(fill=fill(destination=STATE)),
+        "node 0: writes to buffer 'buffer_kind_input'": schema.Node(fill=fill(destination=INPUT, nbytes=4)),
         "fills with 256": schema.Node(fill=fill(destination=STATE, value=256, nbytes=1)),
         "uses bytes 0 to 18,446,744,073,709,551,615": schema.Node(fill=fill(destination=STATE, nbytes=2**64 - 1)),
         "node 0: names buffer 99": schema.Node(fill=fill(destination=99, nbytes=1)),
