@@ -73,6 +73,7 @@ REFUSED: list[tuple[str, Edit]] = [
     ("buffer 'confidence'", lambda s, m: add_kernel(program(m, DECODE), READ, CONFIDENCE, 0, 8)),
     ("'tune', node 1 writes buffer 'rows'", lambda s, m: add_kernel(m.tuning_programs[0], WRITE, ROWS, 0, 8)),
     ("'tune', node 1 writes buffer 'kv'", lambda s, m: add_kernel(m.tuning_programs[0], WRITE, KV, 0, 8)),
+    ("'tune', node 1 writes buffer 'weight'", lambda s, m: add_kernel(m.tuning_programs[0], WRITE, WEIGHT, 0, 8)),
     ("'tune', node 1 reads buffer 'inputs'", lambda s, m: add_kernel(m.tuning_programs[0], READ, INPUTS, 0, 8)),
 ]
 
