@@ -257,6 +257,18 @@ def test_lengths_are_bounded_before_they_are_used(tmp_path: Path, envelope_nbyte
         open_core(path)
 
 
+def test_a_file_that_ends_inside_its_header_is_named_as_such(tmp_path: Path) -> None:
+    """CORE-1: up to the last byte of the locations, and before any of it is decoded."""
+    path = sample_core(tmp_path / "sample.core")
+    data = path.read_bytes()
+    _, _, envelope_nbytes, locations_nbytes = HEADER.unpack_from(data)
+    end = HEADER.size + envelope_nbytes + locations_nbytes
+    for nbytes in (HEADER.size, HEADER.size + envelope_nbytes, end - 1):
+        path.write_bytes(data[:nbytes])
+        with pytest.raises(CoreError, match=f"ends at byte {nbytes:,}, inside its header of {end:,}"):
+            open_core(path)
+
+
 def test_a_signature_by_another_key_is_refused(tmp_path: Path) -> None:
     """CORE-5: the key in the envelope must have made the signature."""
     path = sample_core(tmp_path / "sample.core")
