@@ -137,12 +137,13 @@ static_assert(sizeof(HeliosCompletionHeader) == 32 && sizeof(HeliosCompletionLan
 //   q8    32*HD + 128 bytes: K int8 [HD/4][16 positions][4 dimensions], V int8 [4][HD][4 positions], then f32 scales [2][16] of the
 //         keys and of the values of each position. x = scale*q, scale = m/127, q = x * (127/m) to nearest even, m the largest |x|;
 //         q are 0 when m <= 1e-30; the scale is NaN and q are 0 when some x is not finite.
-// page_stride is even for f16, a multiple of 16 for the others.
+// page_stride is a multiple of 16.
 // page_table int32[S][pages_per_slot]: page ids of a slot's positions, 16 to a page.
 // rope table f32 [n_positions][n_rot/2][2] = {cos, sin}.
 
 // ---------------------------------------------------------------------------------------------------------------------
-// The kernels. F(kind, name): R, W, X are pointers that are read, written, both; I int32, L int64, U uint32, S float32.
+// The kernels. F(kind, name): R, W, X are pointers that are read, written, both, at a multiple of 4 bytes; R16, W16, X16 the same at
+// a multiple of 16, which is what a GPU loads and stores at once; I int32, L int64, U uint32, S float32.
 
 // Scatter newly assigned page-table entries. updates int32[updates_capacity][2] = {slot*pages_per_slot + index, page id};
 // n_updates int32[1]. Entries outside the table are skipped.
@@ -162,14 +163,14 @@ static_assert(sizeof(HeliosCompletionHeader) == 32 && sizeof(HeliosCompletionLan
   F(I, lanes_capacity) F(I, rows_capacity) F(I, n_slots) F(I, n_positions) F(I, vocabulary)
 
 // x[i][:] = weight row row_token[i], as float. x f32[R][hidden]; weight in a linear layout with N = vocabulary, K = hidden.
-#define HELIOS_embed_1(F) F(R, counts) F(R, row_token) F(R, weight) F(W, x) F(I, rows_capacity) F(I, hidden) F(I, vocabulary)
+#define HELIOS_embed_1(F) F(R, counts) F(R, row_token) F(R16, weight) F(W, x) F(I, rows_capacity) F(I, hidden) F(I, vocabulary)
 
 // y[i] = x[rows[i]] / sqrt(mean(x^2) + epsilon) * weight for i < *n_rows. y: f32[R][width], q8, q12 or bf16 rows. x has x_rows rows.
 #define HELIOS_rms_norm_1(F) \
-  F(R, n_rows) F(R, rows) F(R, x) F(R, weight) F(W, y) F(I, rows_capacity) F(I, x_rows) F(I, width) F(S, epsilon)
+  F(R, n_rows) F(R, rows) F(R, x) F(R, weight) F(W16, y) F(I, rows_capacity) F(I, x_rows) F(I, width) F(S, epsilon)
 
 // y[i] = q8(x[i]); K = width.
-#define HELIOS_quantize_q8_1(F) F(R, n_rows) F(R, x) F(W, y) F(I, rows_capacity) F(I, width)
+#define HELIOS_quantize_q8_1(F) F(R, n_rows) F(R, x) F(W16, y) F(I, rows_capacity) F(I, width)
 #define HELIOS_quantize_q12_1(F) HELIOS_quantize_q8_1(F)
 // y[i] = x[i] rounded to bf16 rows; to nearest, ties to even.
 #define HELIOS_round_bf16_1(F) HELIOS_quantize_q8_1(F)
@@ -183,9 +184,9 @@ static_assert(sizeof(HeliosCompletionHeader) == 32 && sizeof(HeliosCompletionLan
 // those of f16 as the sum of two bf16 numbers. A device may cut the blocks into parts, by their number alone, and add those in order.
 // w12: groups of 512 inputs ascending from 0, acc = fma(float(sum of (k*q + j) * (c*q)) * S, s, acc).
 #define HELIOS_linear_1(F) \
-  F(R, n_rows) F(R, x) F(R, weight) F(W, y) F(I, rows_capacity) F(I, n_in) F(I, n_out) F(I, y_stride)
+  F(R, n_rows) F(R16, x) F(R16, weight) F(W, y) F(I, rows_capacity) F(I, n_in) F(I, n_out) F(I, y_stride)
 #define HELIOS_linear_add_1(F) \
-  F(R, n_rows) F(R, x) F(R, weight) F(X, y) F(I, rows_capacity) F(I, n_in) F(I, n_out) F(I, y_stride)
+  F(R, n_rows) F(R16, x) F(R16, weight) F(X, y) F(I, rows_capacity) F(I, n_in) F(I, n_out) F(I, y_stride)
 #define HELIOS_linear_silu_gate_1(F) HELIOS_linear_1(F)
 
 // y[i] += bias, f32[n_out]: the bias of a linear map, added after it.
@@ -198,7 +199,7 @@ static_assert(sizeof(HeliosCompletionHeader) == 32 && sizeof(HeliosCompletionLan
 // (.bf16.1 and .q8.1 here and below: the same over pages of that format.)
 // rope_kv.interleaved.1 pairs (2i, 2i+1); rope_kv.half.1 pairs (i, i + n_rot/2). Dimensions past n_rot are not rotated.
 #define HELIOS_rope_kv_1(F) \
-  F(R, counts) F(R, row_position) F(R, row_slot) F(R, page_table) F(R, rope) F(X, qkv) F(X, kv) \
+  F(R, counts) F(R, row_position) F(R, row_slot) F(R, page_table) F(R, rope) F(X16, qkv) F(X16, kv) \
   F(I, rows_capacity) F(I, n_slots) F(I, pages_per_slot) F(I, n_pages) F(L, page_stride) \
   F(I, n_heads) F(I, n_kv_heads) F(I, head_dim) F(I, n_rot) F(I, n_positions) F(S, q_scale)
 
@@ -207,11 +208,11 @@ static_assert(sizeof(HeliosCompletionHeader) == 32 && sizeof(HeliosCompletionLan
 // attention: a task does all segments of a row. attention_split: tasks are (row, kv head, segment) into
 // partials f32[R][NQ][max_segments][HD+2]; attention_merge combines them.
 #define HELIOS_attention_1(F) \
-  F(R, counts) F(R, row_position) F(R, row_slot) F(R, page_table) F(R, qkv) F(R, kv) F(W, out) \
+  F(R, counts) F(R, row_position) F(R, row_slot) F(R, page_table) F(R, qkv) F(R16, kv) F(W, out) \
   F(I, rows_capacity) F(I, n_slots) F(I, pages_per_slot) F(I, n_pages) F(L, page_stride) \
   F(I, n_heads) F(I, n_kv_heads) F(I, head_dim)
 #define HELIOS_attention_split_1(F) \
-  F(R, counts) F(R, row_position) F(R, row_slot) F(R, page_table) F(R, qkv) F(R, kv) F(W, partials) \
+  F(R, counts) F(R, row_position) F(R, row_slot) F(R, page_table) F(R, qkv) F(R16, kv) F(W, partials) \
   F(I, rows_capacity) F(I, n_slots) F(I, pages_per_slot) F(I, n_pages) F(L, page_stride) \
   F(I, n_heads) F(I, n_kv_heads) F(I, head_dim) F(I, max_segments)
 #define HELIOS_attention_merge_1(F) \
@@ -256,7 +257,7 @@ typedef struct { int32_t token; float logprob; int32_t rank, n_candidates; int32
 // -infinity, +infinity as 3e38): a token's log-probability is the one of `sample`, max(float(double(logit) - log_total), -9999).
 #define HELIOS_DISTRIBUTION_NBYTES(vocabulary) (16 + ((int64_t)(vocabulary) + 3) / 4 * 16)
 #define HELIOS_distribution_1(F) \
-  F(R, n_rows) F(R, rows) F(R, row_slot) F(R, sampling) F(R, logits) F(W, distributions) F(U, flag) \
+  F(R, n_rows) F(R, rows) F(R, row_slot) F(R, sampling) F(R, logits) F(W16, distributions) F(U, flag) \
   F(I, logits_capacity) F(I, rows_capacity) F(I, n_slots) F(I, vocabulary) F(I, distributions_capacity)
 
 // Copy partial pages between the cache and rows of state. For i < *n_lanes: the page of slot lane_slot[i] in which position
@@ -329,6 +330,9 @@ typedef struct { int32_t token; float logprob; int32_t rank, n_candidates; int32
 #define HELIOS_FIELD_R(name) const void* name;
 #define HELIOS_FIELD_W(name) void* name;
 #define HELIOS_FIELD_X(name) void* name;
+#define HELIOS_FIELD_R16(name) HELIOS_FIELD_R(name)
+#define HELIOS_FIELD_W16(name) HELIOS_FIELD_W(name)
+#define HELIOS_FIELD_X16(name) HELIOS_FIELD_X(name)
 #define HELIOS_FIELD_I(name) int32_t name;
 #define HELIOS_FIELD_L(name) int64_t name;
 #define HELIOS_FIELD_U(name) uint32_t name;
@@ -338,9 +342,10 @@ typedef struct { int32_t token; float logprob; int32_t rank, n_candidates; int32
 HELIOS_KERNELS(HELIOS_STRUCT)
 
 // The table that every kernel library exports as `const HeliosKernelLibrary* helios_kernel_library(void)`.
-enum { HELIOS_KERNEL_ABI = 2 };
+enum { HELIOS_KERNEL_ABI = 3 };
 enum { HELIOS_KIND_READ = 0, HELIOS_KIND_WRITE = 1, HELIOS_KIND_READ_WRITE = 2, HELIOS_KIND_I32 = 3, HELIOS_KIND_I64 = 4, HELIOS_KIND_U32 = 5, HELIOS_KIND_F32 = 6 };
-typedef struct { const char* name; uint32_t offset; uint32_t kind; } HeliosField;
+// `alignment`: what the address in a pointer field is a multiple of, in bytes; 0 of a number.
+typedef struct { const char* name; uint32_t offset; uint16_t kind, alignment; } HeliosField;
 // The launch that a kernel's scalar arguments ask for: one dimension of blocks and of threads. {1, 1, 0} for host kernels.
 typedef struct { int64_t n_blocks; int32_t n_threads; int32_t shared_nbytes; } HeliosGeometry;
 enum { HELIOS_KERNEL_WAITS = 1 /* waits itself for the kernels before it (griddepcontrol.wait) before it touches memory */ };

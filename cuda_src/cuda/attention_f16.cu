@@ -1,6 +1,5 @@
-// Causal attention over pages of f16, a thread an element: the form of old cores, whose pages stand at any even address, so
-// that there is nothing wider to load. A block has one head of one row. attention.cu has the formats that a GPU is prepared
-// for, and says what is the same here.
+// Causal attention over pages of f16, a thread an element. A block has one head of one row. attention.cu has the formats that a GPU
+// is usually prepared for, and says what is the same here.
 //
 // Within a segment a thread has kThreads-th positions for the scores, and then kThreads-th dimensions for the values, positions
 // ascending: nothing of the batch or the chunk is in the order. As built: up to 90 registers a thread and 1,040 bytes of shared

@@ -25,23 +25,17 @@ struct KvF16 {
     for (int32_t d = int32_t(threadIdx.x) % kWarpLanes; d < head_dim; d += kWarpLanes)
       reinterpret_cast<__half*>(head)[d * kPageTokens + offset] = __float2half_rn(x[d]);
   }
-  // Pages may stand at any even address.
   static __device__ void write_values(char* head, int32_t head_dim, int32_t offset, const float* x) {
-    __half* to = reinterpret_cast<__half*>(head) + (kPageTokens + offset) * head_dim;
-    if (is_aligned(to)) {
-      struct alignas(16) Halves {
-        __half v[kChunk];
-      };
-      HELIOS_NO_UNROLL
-      for (int32_t c = int32_t(threadIdx.x) % kWarpLanes; c < head_dim / kChunk; c += kWarpLanes) {
-        Halves halves;
-        HELIOS_UNROLL
-        for (int i = 0; i < kChunk; i++) halves.v[i] = __float2half_rn(x[c * kChunk + i]);
-        reinterpret_cast<Halves*>(to)[c] = halves;
-      }
-    } else {
-      HELIOS_NO_UNROLL
-      for (int32_t d = int32_t(threadIdx.x) % kWarpLanes; d < head_dim; d += kWarpLanes) to[d] = __float2half_rn(x[d]);
+    struct alignas(16) Halves {
+      __half v[kChunk];
+    };
+    Halves* to = reinterpret_cast<Halves*>(head + (kPageTokens + offset) * head_dim * kElementBytes);
+    HELIOS_NO_UNROLL
+    for (int32_t c = int32_t(threadIdx.x) % kWarpLanes; c < head_dim / kChunk; c += kWarpLanes) {
+      Halves halves;
+      HELIOS_UNROLL
+      for (int i = 0; i < kChunk; i++) halves.v[i] = __float2half_rn(x[c * kChunk + i]);
+      to[c] = halves;
     }
   }
 };

@@ -24,7 +24,7 @@ struct UnscaledKv {
 };
 
 struct KvF16 : UnscaledKv {
-  static constexpr int kAlignment = 2, kDims = 2, kPositions = 1;
+  static constexpr int kDims = 2, kPositions = 1;
   static constexpr int32_t head_nbytes(int32_t head_dim) { return head_dim * kPageTokens * 4; }
   static void write(char* head, int32_t head_dim, int32_t offset, const float* k, const float* v) {
     uint16_t *keys = reinterpret_cast<uint16_t*>(head), *values = keys + head_dim * kPageTokens;
@@ -46,7 +46,7 @@ struct KvF16 : UnscaledKv {
 };
 
 struct KvBf16 : UnscaledKv {
-  static constexpr int kAlignment = 16, kDims = 2, kPositions = 1, kChunk = 8;
+  static constexpr int kDims = 2, kPositions = 1, kChunk = 8;
   static constexpr int32_t head_nbytes(int32_t head_dim) { return head_dim * kPageTokens * 4; }
   static constexpr int32_t place(int32_t offset, int32_t dim) {
     return dim / kChunk * (kPageTokens * kChunk) + offset * kChunk + dim % kChunk;
@@ -78,7 +78,7 @@ struct KvBf16 : UnscaledKv {
 };
 
 struct KvQ8 {
-  static constexpr int kAlignment = 16, kDims = 4, kPositions = 4;
+  static constexpr int kDims = 4, kPositions = 4;
   static constexpr int32_t head_nbytes(int32_t head_dim) { return (head_dim * 2 + 8) * kPageTokens; }
   static constexpr int32_t scales_at(int32_t head_dim) { return head_dim * 2 * kPageTokens; }
 

@@ -5,7 +5,7 @@
 
 namespace helios {
 
-constexpr int kPageTokens = HELIOS_PAGE_TOKENS, kMaxHeadDim = 256;
+constexpr int kPageTokens = HELIOS_PAGE_TOKENS, kMaxHeadDim = 256, kPageAlignment = 16;
 
 template <class Args>
 inline bool attention_shape_is_acceptable(const Args& a) {
@@ -23,7 +23,7 @@ inline Size qkv_nbytes(const Args& a) {
 // last page.
 template <class Format, class Args>
 inline bool paged_extents(const Args& a, Extents<Args>& e) {
-  if (!attention_shape_is_acceptable(a) || a.page_stride < 0 || a.page_stride % Format::kAlignment) return false;
+  if (!attention_shape_is_acceptable(a) || a.page_stride < 0 || a.page_stride % kPageAlignment) return false;
   const Size part = Size(a.n_kv_heads) * Format::head_nbytes(a.head_dim);
   if (Size(a.page_stride).n < part.n) return false;
   e.counts = Size(16);

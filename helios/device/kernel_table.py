@@ -17,6 +17,7 @@ from ctypes import (
     c_int32,
     c_int64,
     c_size_t,
+    c_uint16,
     c_uint32,
     c_uint64,
     c_void_p,
@@ -28,7 +29,7 @@ from typing import Any, Self
 
 from helios.errors import DeviceError
 
-KERNEL_ABI = 2  # HELIOS_KERNEL_ABI, cuda_src/kernels.h
+KERNEL_ABI = 3  # HELIOS_KERNEL_ABI, cuda_src/kernels.h
 EXTENT_REFUSED = (1 << 64) - 1  # the scalar arguments overflow or make no sense
 KERNEL_WAITS = 1  # HELIOS_KERNEL_WAITS
 
@@ -67,11 +68,12 @@ _SCALAR_FORMATS = {FieldKind.I32: "<i", FieldKind.I64: "<q", FieldKind.U32: "<I"
 
 @dataclass(frozen=True, slots=True)
 class KernelField:
-    """One argument: its name, byte offset in the struct, and kind."""
+    """One argument: its name, byte offset in the struct, and kind; the bytes that a pointer is a multiple of, 0 of a number."""
 
     name: str
     offset: int
     kind: FieldKind
+    alignment: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +109,7 @@ class Image:
 
 
 class _Field(Structure):
-    _fields_ = (("name", c_char_p), ("offset", c_uint32), ("kind", c_uint32))
+    _fields_ = (("name", c_char_p), ("offset", c_uint32), ("kind", c_uint16), ("alignment", c_uint16))
 
 
 class LaunchGeometry(Structure):
@@ -202,7 +204,9 @@ class KernelTable:
 
 
 def _signature(name: str, entry: Any) -> KernelSignature:
-    fields = tuple(KernelField(f.name.decode(), f.offset, FieldKind(f.kind)) for f in entry.fields[: entry.n_fields])
+    fields = tuple(
+        KernelField(f.name.decode(), f.offset, FieldKind(f.kind), f.alignment) for f in entry.fields[: entry.n_fields]
+    )
     return KernelSignature(
         name,
         entry.args_nbytes,

@@ -40,7 +40,6 @@ WRITABLE_KINDS = frozenset(
 _POINTER = struct.Struct("<Q")
 _NO_POINTER = bytes(_POINTER.size)
 MAX_BLOCKS = 2**31 - 1
-POINTER_ALIGNMENT_BYTES = 4  # the smallest element that any kernel reads
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,8 +190,8 @@ class _NodeLoader:
         if extent == EXTENT_REFUSED:
             self._refuse("has no valid extent: the kernel does not accept its scalar arguments", kernel, field)
         start = relocation.offset
-        if start % POINTER_ALIGNMENT_BYTES:
-            self._refuse(f"has offset {start}, not a multiple of {POINTER_ALIGNMENT_BYTES}", kernel, field)
+        if start % field.alignment:  # a buffer itself stands at a multiple of whatever a kernel asks for
+            self._refuse(f"has offset {start}, not a multiple of {field.alignment}", kernel, field)
         reads, writes = field.kind.reads, field.kind.writes
         return self._range(relocation.buffer, start, extent, reads=reads, writes=writes, kernel=kernel, field=field)
 

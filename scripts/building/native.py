@@ -115,11 +115,12 @@ def served_libraries(project: Project, compiler: Compiler) -> list[Library]:
 
 def emulated_library(project: Project) -> Library:
     """The CUDA kernels over the emulator. What a launch may touch is asked of the host's kernels, so they are in it too, but not to
-    run: -O1 compiles fast."""
+    run: -O1 compiles fast. A load or store off the alignment of its type is reported to the emulator."""
     source = project.root / "cuda_src"
     extents = tuple(path for path in sources(source / "host") if path.name != "table.cpp")
     emulated = (*sources(source / "cuda", "*.cu"), *sources(source / "simt"))
-    return Library(project.native / SIMT_LIBRARY, (*extents, *emulated), ('-DHELIOS_TARGET="simt"', "-O1"))
+    flags = ('-DHELIOS_TARGET="simt"', "-O1", "-fsanitize=alignment")
+    return Library(project.native / SIMT_LIBRARY, (*extents, *emulated), flags)
 
 
 def sources(directory: Path, pattern: str = "*.cpp") -> tuple[Path, ...]:

@@ -13,7 +13,7 @@ import pytest
 from helios.device import cuda, libraries
 from helios.device.cudart import Cudart
 from helios.device.device import STAGING_BYTES, Device
-from helios.device.kernel_table import EXTENT_REFUSED, FieldKind
+from helios.device.kernel_table import EXTENT_REFUSED, FieldKind, KernelField
 from helios.device.kernels import KernelLibrary
 from helios.errors import DeviceError, OutOfMemoryError
 from tests.device.compiling import NATIVE, ROOT, compile_cpp
@@ -116,12 +116,14 @@ def test_closing_twice_does_nothing(device: Device) -> None:
 
 def test_the_kernel_table_is_read_whole(device: Device) -> None:
     signature = device.kernels.table.signatures["sum_pages.1"]
-    assert [(field.name, field.offset, field.kind) for field in signature.fields] == [
-        ("plane", 0, FieldKind.READ),
-        ("total", 8, FieldKind.WRITE),
-        ("n_pages", 16, FieldKind.I32),
-        ("page_stride", 24, FieldKind.I64),
-    ]
+    assert signature.fields == (
+        KernelField("plane", 0, FieldKind.READ, 4),
+        KernelField("total", 8, FieldKind.WRITE, 4),
+        KernelField("n_pages", 16, FieldKind.I32, 0),
+        KernelField("page_stride", 24, FieldKind.I64, 0),
+    )
+    in_chunks = device.kernels.table.signatures["increment_chunks.1"]
+    assert [field.alignment for field in in_chunks.fields] == [16, 4, 0]
     assert signature.args_size_bytes == 32
     assert signature.pointers == {0: 0, 8: 1}
     assert device.kernels.table.extent("sum_pages.1", bytes(32), 0) == EXTENT_REFUSED

@@ -65,6 +65,7 @@ def test_page_counts_are_set_to_what_was_allocated(device: Device, buffers: list
 
 def test_a_weight_page_and_a_mapped_buffer_can_be_read(device: Device, buffers: list[BoundBuffer]) -> None:
     nodes = [increment(device, source=source) for source in (WEIGHT, MAPPED, PLANE, INPUT)]
+    nodes.append(in_chunks(device, offset=16))
     instantiate(device, program(*nodes), buffers, N_PAGES).close()
 
 
@@ -85,6 +86,10 @@ def increment(
     device: Device, source: int = INPUT, destination: int = STATE, offset: int = 0, n: int = 8
 ) -> schema.Node:
     return kernel_node(device.kernels, "increment.1", {"x": (source, 0), "y": (destination, offset)}, n=n)
+
+
+def in_chunks(device: Device, offset: int) -> schema.Node:
+    return kernel_node(device.kernels, "increment_chunks.1", {"x": (INPUT, offset), "y": (STATE, 4)}, n=4)
 
 
 def sum_pages(device: Device, page_counts: tuple[str, ...] = ("n_pages",), **scalars: int) -> schema.Node:
@@ -153,7 +158,9 @@ def hostile_nodes(device: Device) -> dict[str, schema.Node]:
         "uses bytes 228 to 260 of buffer 'buffer_kind_state', which has 256": increment(device, offset=228),
         "uses bytes 18,446,744,073,709,551,612 to": increment(device, offset=2**64 - 4),
         "uses bytes 0 to 260": increment(device, n=65),
-        "has offset 2, not a multiple of 4": increment(device, offset=2),
+        "field 'y': has offset 2, not a multiple of 4": increment(device, offset=2),
+        "field 'x': has offset 4, not a multiple of 16": in_chunks(device, offset=4),
+        "field 'x': has offset 8, not a multiple of 16": in_chunks(device, offset=8),
         "field 'x': has no valid extent": increment(device, n=-1),
         "sets the page count twice": twice,
         "field 'n_pages': sets the page count twice": counted,

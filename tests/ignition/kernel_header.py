@@ -57,9 +57,10 @@ def _resolve(lists: dict[str, str], name: str) -> str:
 def _signature(name: str, fields: str) -> KernelSignature:
     offset = 0
     found = []
-    for letter, field in re.findall(r"F\((\w), (\w+)\)", fields):
+    for letter, sixteen, field in re.findall(r"F\((\w)(16)?, (\w+)\)", fields):
         kind, size = _KINDS[letter]
+        alignment = 16 if sixteen else 4 if kind.is_pointer else 0
         offset = -(-offset // size) * size
-        found.append(KernelField(field, offset, kind))
+        found.append(KernelField(field, offset, kind, alignment))
         offset += size
     return KernelSignature(name, -(-offset // 8) * 8, tuple(found))

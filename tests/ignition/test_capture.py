@@ -19,15 +19,15 @@ SIGNATURES = {
         "mix.1",
         40,
         (
-            KernelField("source", 0, FieldKind.READ),
-            KernelField("target", 8, FieldKind.WRITE),
-            KernelField("n_pages", 16, FieldKind.I32),
-            KernelField("stride", 24, FieldKind.I64),
-            KernelField("scale", 32, FieldKind.F32),
+            KernelField("source", 0, FieldKind.READ, 4),
+            KernelField("target", 8, FieldKind.WRITE, 4),
+            KernelField("n_pages", 16, FieldKind.I32, 0),
+            KernelField("stride", 24, FieldKind.I64, 0),
+            KernelField("scale", 32, FieldKind.F32, 0),
         ),
     ),
     "add.1": KernelSignature(
-        "add.1", 16, (KernelField("source", 0, FieldKind.READ), KernelField("target", 8, FieldKind.READ_WRITE))
+        "add.1", 16, (KernelField("source", 0, FieldKind.READ, 4), KernelField("target", 8, FieldKind.READ_WRITE, 4))
     ),
 }
 

@@ -12,6 +12,7 @@ import ctypes
 import functools
 import mmap
 import random
+from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from ctypes import c_void_p
 from dataclasses import dataclass
@@ -25,14 +26,14 @@ from helios.device import cudart as abi
 from helios.device import libraries
 from helios.device.cudart import Cudart
 from helios.device.device import why_no_cuda
-from helios.device.kernel_table import EXTENT_REFUSED, FieldKind, KernelTable, LaunchGeometry
+from helios.device.kernel_table import EXTENT_REFUSED, FieldKind, KernelField, KernelTable, LaunchGeometry
 from helios.errors import DeviceError
 from tests.kernels import on_gpu
 
 REFUSED = EXTENT_REFUSED
 CUDA_TARGET = "cuda"
 PAGE = mmap.PAGESIZE
-DEVICE_ALIGNMENT = 16  # of every tensor of a plan; kernels for a GPU copy so many bytes at once
+CHUNK = 16  # bytes, the most that a kernel for a GPU loads or stores at once
 CANARY = 0xA5
 
 # What a processor must report to run a kernel library.
@@ -62,15 +63,16 @@ _libc.mprotect.restype = ctypes.c_int
 
 
 class GuardedBytes:
-    """`nbytes` of memory before an unmapped page, as near to it as the alignment lets it, with canary bytes on both sides."""
+    """`nbytes` of memory before an unmapped page, with canary bytes on both sides: as near to it as an address lets it that is
+    `off` bytes from a multiple of `alignment`."""
 
-    def __init__(self, nbytes: int, alignment: int = 1) -> None:
-        n_pages = max(1, -(-nbytes // PAGE))
+    def __init__(self, nbytes: int, alignment: int = 1, off: int = 0) -> None:
+        n_pages = max(1, -(-(nbytes + off) // PAGE))
         self._map = mmap.mmap(-1, (n_pages + 1) * PAGE)
         whole = np.frombuffer(self._map, np.uint8)
         base = whole.ctypes.data
         end = n_pages * PAGE
-        begin = (end - nbytes) // alignment * alignment
+        begin = (end - nbytes - off) // alignment * alignment + off
         self.bytes = whole[begin : begin + nbytes]
         self._before, self._after = whole[:begin], whole[begin + nbytes : end]
         self._before[:] = self._after[:] = CANARY
@@ -89,6 +91,7 @@ class Kernel:
     entry: Any
     fields: tuple[tuple[str, int, FieldKind], ...]  # name, offset, kind
     launched: set[str]  # the library's
+    places: Mapping[str, tuple[int, int]]  # how far from a multiple of what a pointer's memory stands: (alignment, off)
 
     def pack(self, **scalars: float) -> bytearray:
         """The argument struct with these scalars; pointers are zero."""
@@ -134,7 +137,7 @@ class Kernel:
                 continue
             raw = given[name].reshape(-1).view(np.uint8)
             assert raw.size >= nbytes, f"{self.name}: {name} has {raw.size} bytes, the extent is {nbytes}"
-            memory[name] = GuardedBytes(nbytes, DEVICE_ALIGNMENT if self.entry.run_block else 1)
+            memory[name] = GuardedBytes(nbytes, *self.places[name])
             memory[name].bytes[:] = raw[:nbytes]
         for name, other in (aliases or {}).items():
             memory[name] = memory[other]
@@ -212,15 +215,28 @@ def _library_path(target: str) -> Path:
 
 
 @functools.cache
-def load(target: str) -> Library:
-    """The library for a target, once."""
+def load(target: str, *, is_barely_aligned: bool = False, misplaced: str | None = None) -> Library:
+    """The library for a target, once.
+
+    Memory stands as near to its end as the table's alignments let it; for a host library, which asks for none, at its end. With
+    `is_barely_aligned` it is never better aligned than the table says; with `misplaced`, pointers of that name stand 4 bytes off.
+    """
     table = KernelTable.load(_library_path(target))
     launched: set[str] = set()
-    kernels = {
-        name: Kernel(name, entry, tuple((f.name, f.offset, f.kind) for f in table.signatures[name].fields), launched)
-        for name, entry in table.entries.items()
-    }
-    return Library(table.target, kernels, launched)
+
+    def place(field: KernelField, is_host: bool) -> tuple[int, int]:
+        if field.name == misplaced:
+            return CHUNK, 4
+        if is_barely_aligned:
+            return CHUNK, field.alignment % CHUNK
+        return (1 if is_host else field.alignment), 0
+
+    def kernel(name: str, entry: Any) -> Kernel:
+        fields = table.signatures[name].fields
+        places = {field.name: place(field, bool(entry.run)) for field in fields if field.kind.is_pointer}
+        return Kernel(name, entry, tuple((f.name, f.offset, f.kind) for f in fields), launched, places)
+
+    return Library(table.target, {name: kernel(name, entry) for name, entry in table.entries.items()}, launched)
 
 
 def _processor_flags() -> set[str]:

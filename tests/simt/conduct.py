@@ -59,12 +59,17 @@ def failure() -> str:
     return text.value.decode()
 
 
+def set_conduct(conduct: Conduct) -> None:
+    """The kernel library's blocks run like this from now on; a failure is forgotten."""
+    _library().helios_simt_set_conduct(*conduct.words)
+
+
 @contextmanager
 def conducted(conduct: Conduct) -> Iterator[None]:
     """The kernel library's blocks run like this; a failure in one of them fails the test."""
-    _library().helios_simt_set_conduct(*conduct.words)
+    set_conduct(conduct)
     try:
         yield
         assert failure() == ""
     finally:
-        _library().helios_simt_set_conduct(*Conduct().words)
+        set_conduct(Conduct())

@@ -5,9 +5,8 @@
 #include <time.h>
 
 #include <atomic>
-#include <cstddef>
 
-#include "kernels.h"
+#include "kernel_table.h"
 
 // counters[task] += 1 for n tasks.
 #define COUNT_TASKS(F) F(X, counters) F(I, n)
@@ -19,6 +18,8 @@
 #define WAIT(F) F(R, gate)
 // y[i] = x[i] + 1, one task.
 #define INCREMENT(F) F(R, x) F(W, y) F(I, n)
+// The same where x stands at a multiple of 16 bytes.
+#define INCREMENT_CHUNKS(F) F(R16, x) F(W, y) F(I, n)
 // Sums the first word of every page into total. One task.
 #define SUM_PAGES(F) F(R, plane) F(W, total) F(I, n_pages) F(L, page_stride)
 // Refuses to run.
@@ -26,8 +27,8 @@
 
 #define TEST_KERNELS(X)                                                                                   \
   X(count_tasks, "count_tasks.1", COUNT_TASKS) X(append, "append.1", APPEND) X(sleep, "sleep.1", SLEEP)   \
-  X(wait, "wait.1", WAIT) X(increment, "increment.1", INCREMENT) X(sum_pages, "sum_pages.1", SUM_PAGES)   \
-  X(fail, "fail.1", FAIL)
+  X(wait, "wait.1", WAIT) X(increment, "increment.1", INCREMENT) X(increment_chunks, "increment_chunks.1", INCREMENT_CHUNKS)   \
+  X(sum_pages, "sum_pages.1", SUM_PAGES) X(fail, "fail.1", FAIL)
 
 #define TEST_STRUCT(id, name, list) typedef struct { list(HELIOS_FIELD) } Args_##id;
 TEST_KERNELS(TEST_STRUCT)
@@ -76,6 +77,8 @@ void increment_run(const void* args, int32_t, int32_t) {
   for (int32_t i = 0; i < a.n; i++) static_cast<int32_t*>(a.y)[i] = static_cast<const int32_t*>(a.x)[i] + 1;
 }
 
+void increment_chunks_run(const void* args, int32_t task, int32_t n_tasks) { increment_run(args, task, n_tasks); }
+
 uint64_t sum_pages_extent(const void* args, uint32_t field) {
   const Args_sum_pages& a = as<Args_sum_pages>(args);
   if (field == 1) return 4;
@@ -98,19 +101,10 @@ void geometry(const void*, HeliosGeometry* geometry) { *geometry = {1, 1, 0}; }
 int32_t fail_n(const void*, int32_t) { return -1; }
 void fail_run(const void*, int32_t, int32_t) {}
 
-enum Kind {
-  R = HELIOS_KIND_READ,
-  W = HELIOS_KIND_WRITE,
-  X = HELIOS_KIND_READ_WRITE,
-  I = HELIOS_KIND_I32,
-  L = HELIOS_KIND_I64,
-};
-
-#define TEST_FIELD(kind, name) {#name, uint32_t(offsetof(Args, name)), kind},
 #define TEST_FIELDS(id, name, list)            \
   namespace fields_##id {                      \
     using Args = Args_##id;                    \
-    const HeliosField table[] = {list(TEST_FIELD)}; \
+    const HeliosField table[] = {list(HELIOS_TABLE_FIELD)}; \
   }
 TEST_KERNELS(TEST_FIELDS)
 
@@ -125,6 +119,7 @@ HeliosKernel kernels[] = {
     TEST_ENTRY(sleep, no_extent, sleep_n),
     TEST_ENTRY(wait, one_word, one_task),
     TEST_ENTRY(increment, increment_extent, one_task),
+    TEST_ENTRY(increment_chunks, increment_extent, one_task),
     TEST_ENTRY(sum_pages, sum_pages_extent, one_task),
     TEST_ENTRY(fail, no_extent, fail_n),
 };
