@@ -1,15 +1,15 @@
-// Causal attention of each row over the pages of its slot, grouped heads, for the formats that the matrix units read as they
-// lie (attention_tile.h); and the merge of what the blocks of a split left.
+// Causal attention of each row over the pages of its slot, grouped heads, in tiles on the matrix units (attention_tile.h); and the
+// merge of what the blocks of a split left.
 //
 //   out[h] = sum_i softmax_i(q[h] . k_i) v_i over positions i <= row_position (q is already scaled)
 // A tile is as many rows of a slot as fit with the query heads of a KV head into 16, in `attention`; one row in
 // `attention_split`, whose blocks have a segment each. Both use the same segment and the same merge (attention_merge.h). A
 // segment with a page id out of range counts as empty for the rows that see it; a row with no positions at all gets zeros.
 //
-// Floor: decode reads 4 * head_dim bytes (bf16; 2 * head_dim + 8 of q8) a position and KV head, once for all its query heads; a
+// Floor: decode reads 4 * head_dim bytes (2 * head_dim + 8 of q8) a position and KV head, once for all its query heads; a
 // prompt multiplies 2 * 2 * 2 * head_dim numbers a row, head and position (twice 2 for the split). A lane's next two pieces of
 // keys and values are on the way while it multiplies one, over the softmax too: 8 KiB a warp. As built: up to 247 registers a
-// thread and 49,792 bytes of shared memory, 2 blocks a multiprocessor (of 128 dimensions; 1 with 256 where there are 100 KB).
+// thread and 49,856 bytes of shared memory, 2 blocks a multiprocessor (of 128 dimensions; 1 with 256 where there are 100 KB).
 #include "attention_tile.h"
 
 namespace helios::cuda {
@@ -55,7 +55,7 @@ __device__ void attend_rows(const Args& a, const Tile& tile, TileScratch& scratc
   int32_t position[2];
   positions_of(tile, as<int32_t>(a.row_position), position);
   __syncthreads();
-  load_query(a, tile, scratch);
+  load_query<Fragments>(a, tile, scratch);
   Softmax merged[2];
   Shares shares[2];
   const int32_t last_segment = n_segments(tile.largest_position) - 1;
@@ -79,7 +79,7 @@ __device__ void attend_row_segment(const Args& a, const Tile& tile, int32_t segm
   int32_t position[2];
   positions_of(tile, as<int32_t>(a.row_position), position);
   __syncthreads();
-  load_query(a, tile, scratch);
+  load_query<Fragments>(a, tile, scratch);
   Softmax softmax[2];
   attend_segment<Fragments>(
       a, tile, position, segment, scratch,
@@ -180,14 +180,15 @@ __device__ void attention_merge(const HeliosArgs_attention_merge& a) {
 
 }  // namespace helios::cuda
 
-#define HELIOS_ATTENTION(format, Fragments)                                                                      \
-  HELIOS_CUDA_KERNEL_WITH(attention_##format, helios::cuda::kThreads, 2, helios::cuda::n_tiles(a, a.rows_capacity), \
+#define HELIOS_ATTENTION(suffix, Fragments)                                                                      \
+  HELIOS_CUDA_KERNEL_WITH(attention##suffix, helios::cuda::kThreads, 2, helios::cuda::n_tiles(a, a.rows_capacity), \
                           helios::cuda::scratch_nbytes(a.head_dim),                                              \
                           helios::cuda::attention_tiles<helios::cuda::Fragments>(a))                             \
-  HELIOS_CUDA_KERNEL_WITH(attention_split_##format, helios::cuda::kThreads, 2, helios::cuda::n_split_blocks(a),  \
+  HELIOS_CUDA_KERNEL_WITH(attention_split##suffix, helios::cuda::kThreads, 2, helios::cuda::n_split_blocks(a),  \
                           helios::cuda::scratch_nbytes(a.head_dim),                                              \
                           helios::cuda::attention_split_tiles<helios::cuda::Fragments>(a))
-HELIOS_ATTENTION(bf16, Bf16Fragments)
-HELIOS_ATTENTION(q8, Q8Fragments)
+HELIOS_ATTENTION(, F16Fragments)
+HELIOS_ATTENTION(_bf16, Bf16Fragments)
+HELIOS_ATTENTION(_q8, Q8Fragments)
 HELIOS_CUDA_KERNEL(attention_merge, helios::cuda::kThreads, int64_t(a.rows_capacity) * a.n_heads,
                    helios::cuda::attention_merge(a))

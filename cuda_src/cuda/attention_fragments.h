@@ -4,6 +4,8 @@
 //   a warp has 64 positions of a segment (4 pages) as 8 tiles of scores; element v = 0, 1 of tile i is that of `position`;
 //   keys: step j of a group of 32 dimensions multiplies dimensions 8t + 4j .. + 3 of the query;
 //   values: element v of tile j of a group of 64 dimensions is dimension 8 (2t + v) + j.
+// Queries and weights are sums of two numbers of the element that the pages are multiplied in: bf16, and f16 for those of f16, whose
+// range is short: queries come into it by a power of two that each has of its own (kScalesQueries).
 //
 // A warp reads pieces of 4 chunks a lane: first the keys, kKeyParts pieces a group, then the values, kValueParts a group. Each
 // lane copies for itself alone (cp.async), so that a piece needs no barrier, just the wait for it.
@@ -27,12 +29,53 @@ struct WarpPages {
   int32_t head_dim, n, g, t;
 };
 
+// The element of a product: how floats become pairs of it, the numbers rounded and what that left.
+struct Bf16Element {
+  static constexpr bool kScalesQueries = false;
+  static __device__ __forceinline__ void split(float x, float y, uint32_t& rounded, uint32_t& rest) {
+    split_pair(x, y, rounded, rest);
+  }
+  static __device__ __forceinline__ void multiply(float (&d)[4], const uint32_t (&a)[4], const uint32_t (&b)[2]) {
+    multiply_add(d, a, b);
+  }
+  static __device__ __forceinline__ bool is_not_finite(uint32_t pair) {
+    return (pair & 0x7f80u) == 0x7f80u || (pair & 0x7f800000u) == 0x7f800000u;
+  }
+};
+struct F16Element {
+  static constexpr bool kScalesQueries = true;
+  static __device__ __forceinline__ void split(float x, float y, uint32_t& rounded, uint32_t& rest) {
+    rounded = pack_f16(x, y);
+    rest = pack_f16(x - __half2float(__ushort_as_half(uint16_t(rounded))),
+                    y - __half2float(__ushort_as_half(uint16_t(rounded >> 16))));
+  }
+  static __device__ __forceinline__ void multiply(float (&d)[4], const uint32_t (&a)[4], const uint32_t (&b)[2]) {
+    multiply_add_f16(d, a, b);
+  }
+  static __device__ __forceinline__ bool is_not_finite(uint32_t pair) {
+    return (pair & 0x7c00u) == 0x7c00u || (pair & 0x7c000000u) == 0x7c000000u;
+  }
+};
+
+// The values of pages that keep 8 dimensions of a position together: a piece has a step's four positions of a lane.
+struct ValueChunks {
+  static constexpr int kValueParts = kSteps, kPartSteps = 1;
+  static __device__ __forceinline__ void values(const Chunk (&v)[kPieceChunks], int, uint32_t (&b)[kValueTiles][2]) {
+    HELIOS_UNROLL
+    for (int tile = 0; tile < kValueTiles; tile++) {
+      b[tile][0] = pair_of(v[0].words[tile / 2], v[1].words[tile / 2], tile % 2);
+      b[tile][1] = pair_of(v[2].words[tile / 2], v[3].words[tile / 2], tile % 2);
+    }
+  }
+};
+
 // In each struct: where chunk i of a part of a group of keys or of values is, null when it is not there and counts as zeros;
-// what the chunks of a part are as operands; and which positions stand where in them.
-struct Bf16Fragments {
+// what the chunks of a part are as operands; and which positions stand where in them. A part of the keys has kKeyTiles tiles of
+// kKeySteps steps.
+struct Bf16Fragments : Bf16Element, ValueChunks {
   using Format = KvBf16;
   static constexpr bool kHasScales = false;
-  static constexpr int kKeyParts = 2, kPartTiles = kScoreTiles / kKeyParts, kValueParts = 4, kPartSteps = kSteps / kValueParts;
+  static constexpr int kKeyParts = 2, kKeyTiles = kScoreTiles / kKeyParts, kKeySteps = 2;
   static __device__ __forceinline__ int position(int tile, int v, int t) {
     return tile / 2 * kPageTokens + tile % 2 * 8 + 4 * v + t;
   }
@@ -41,7 +84,7 @@ struct Bf16Fragments {
     const char* head = p.heads[part * 2 + i / 2];
     return head && chunk * kChunk < p.head_dim ? head + (chunk * kPageTokens + offset) * 16 : nullptr;
   }
-  static __device__ __forceinline__ void keys(const Chunk (&k)[kPieceChunks], uint32_t (&b)[kPartTiles][2][2]) {
+  static __device__ __forceinline__ void keys(const Chunk (&k)[kPieceChunks], uint32_t (&b)[kKeyTiles][kKeySteps][2]) {
     HELIOS_UNROLL
     for (int i = 0; i < kPieceChunks; i++)
       b[i][0][0] = k[i].words[0], b[i][0][1] = k[i].words[1], b[i][1][0] = k[i].words[2], b[i][1][1] = k[i].words[3];
@@ -60,20 +103,46 @@ struct Bf16Fragments {
     const bool is_there = head && chunk * kChunk < p.head_dim && value_position(part, i, p.t) < p.n;
     return is_there ? head + ((p.head_dim / kChunk + chunk) * kPageTokens + 4 * i + p.t) * 16 : nullptr;
   }
-  // Of a step of the part.
-  static __device__ __forceinline__ void values(const Chunk (&v)[kPieceChunks], int, uint32_t (&b)[kValueTiles][2]) {
+};
+
+// A lane's chunk of keys has one dimension of 8 positions, its values are of page t: scores and values of 16 positions a lane.
+struct F16Fragments : F16Element, ValueChunks {
+  using Format = KvF16;
+  static constexpr bool kHasScales = false;
+  static constexpr int kKeyParts = 2, kKeyTiles = kScoreTiles, kKeySteps = 2 / kKeyParts;
+  static __device__ __forceinline__ int position(int tile, int v, int t) { return (2 * t + v) * 8 + tile; }
+  static __device__ __forceinline__ const char* key_chunk(const WarpPages& p, int32_t group, int32_t part, int i) {
+    const int32_t d = group * kKeyDims + 8 * p.t + 4 * part + i;
+    const char* head = p.heads[p.g / 2];
+    return head && d < p.head_dim ? head + (2 * d + p.g % 2) * 16 : nullptr;
+  }
+  static __device__ __forceinline__ void keys(const Chunk (&k)[kPieceChunks], uint32_t (&b)[kKeyTiles][kKeySteps][2]) {
     HELIOS_UNROLL
-    for (int tile = 0; tile < kValueTiles; tile++) {
-      b[tile][0] = pair_of(v[0].words[tile / 2], v[1].words[tile / 2], tile % 2);
-      b[tile][1] = pair_of(v[2].words[tile / 2], v[3].words[tile / 2], tile % 2);
+    for (int tile = 0; tile < kKeyTiles; tile++) {
+      b[tile][0][0] = pair_of(k[0].words[tile / 2], k[1].words[tile / 2], tile % 2);
+      b[tile][0][1] = pair_of(k[2].words[tile / 2], k[3].words[tile / 2], tile % 2);
     }
+  }
+  static __device__ __forceinline__ void weights(const float (&s)[kScoreTiles][4], int step, float (&a)[4][2]) {
+    HELIOS_UNROLL
+    for (int i = 0; i < 4; i++) {
+      const int tile = step % 2 * 4 + i / 2 * 2, element = i % 2 * 2 + step / 2;
+      a[i][0] = s[tile][element], a[i][1] = s[tile + 1][element];
+    }
+  }
+  static __device__ __forceinline__ int value_position(int step, int i, int t) { return t * kPageTokens + 4 * step + i; }
+  static __device__ __forceinline__ const char* value_chunk(const WarpPages& p, int32_t group, int32_t part, int i) {
+    const int32_t chunk = group * 8 + p.g;
+    const char* head = p.heads[p.t];
+    const bool is_there = head && chunk * kChunk < p.head_dim && value_position(part, i, p.t) < p.n;
+    return is_there ? head + ((kPageTokens + 4 * part + i) * (p.head_dim / kChunk) + chunk) * 16 : nullptr;
   }
 };
 
-struct Q8Fragments {
+struct Q8Fragments : Bf16Element {
   using Format = KvQ8;
   static constexpr bool kHasScales = true;
-  static constexpr int kKeyParts = 1, kPartTiles = kScoreTiles / kKeyParts, kValueParts = 2, kPartSteps = kSteps / kValueParts;
+  static constexpr int kKeyParts = 1, kKeyTiles = kScoreTiles, kKeySteps = 2, kValueParts = 2, kPartSteps = kSteps / kValueParts;
   static __device__ __forceinline__ int position(int tile, int v, int t) {
     return (tile / 4 * 2 + t / 2) * kPageTokens + (2 * (t % 2) + v) * 4 + tile % 4;
   }
@@ -87,7 +156,7 @@ struct Q8Fragments {
     const char* head = p.heads[i / 2 * 2 + p.g / 4];
     return head && four * 4 < p.head_dim ? head + (four * kPageTokens + p.g % 4 * 4) * 4 : nullptr;
   }
-  static __device__ __forceinline__ void keys(const Chunk (&k)[kPieceChunks], uint32_t (&b)[kPartTiles][2][2]) {
+  static __device__ __forceinline__ void keys(const Chunk (&k)[kPieceChunks], uint32_t (&b)[kKeyTiles][kKeySteps][2]) {
     HELIOS_UNROLL
     for (int i = 0; i < kPieceChunks; i++) {
       HELIOS_UNROLL

@@ -2,7 +2,7 @@
 // units. A block does it: a warp has 64 positions, whose scores never leave its registers; the largest score and the sums of
 // the four warps meet in shared memory, warps ascending.
 //
-// Queries and weights are sums of two bf16 numbers (two products each), so that what is lost is the format's own rounding.
+// Queries and weights are sums of two numbers (two products each), so that what is lost is the format's own rounding.
 // A row of the tile does not see the others: what it must not see has weight 0, and where a value that only some rows see is
 // not finite (0 times it is NaN) the rows are multiplied one by one. So a row has the same bits in any tile, alone too.
 #pragma once
@@ -18,6 +18,7 @@ struct TileScratch {
   float values[kWarps][kValueTiles][kWarpLanes][4];       // of a group of dimensions
   float max[kWarps][kTileRows], sum[kWarps][kTileRows];   // of the warps' positions
   const char* heads[kSegmentPages];
+  float query_scales[kTileRows];  // of the pairs: their scores are those of the scratch's query times this
   Chunk query[kMaxHeadDim / 16][2][kWarpLanes];  // as the matrix units take them: [step][high, low part][lane]
 };
 // Steps of the keys that a query is multiplied with; what is past them of a scratch is not there.
@@ -33,10 +34,32 @@ struct Tile {
 };
 
 template <class Args>
+__device__ __forceinline__ const float* query_of(const Args& a, const Tile& tile, int32_t pair) {
+  const int64_t stride = int64_t(a.n_heads + 2 * a.n_kv_heads) * a.head_dim;
+  return as<float>(a.qkv) + (tile.first_row + pair / tile.n_heads) * stride +
+         int64_t(tile.first_head + pair % tile.n_heads) * a.head_dim;
+}
+// Powers of two by which the largest number of each query, if it is finite, becomes one of [1024, 2048).
+template <class Args>
+__device__ void find_query_scales(const Args& a, const Tile& tile, TileScratch& scratch) {
+  const int32_t lane = int32_t(threadIdx.x) % kWarpLanes;
+  HELIOS_NO_UNROLL
+  for (int32_t pair = int32_t(threadIdx.x) / kWarpLanes; pair < kTileRows; pair += kWarps) {
+    uint32_t largest = 0;  // as integers, NaN > infinity > any number
+    for (int32_t d = lane; pair < tile.n_rows * tile.n_heads && d < a.head_dim; d += kWarpLanes)
+      largest = Largest{}(largest, __float_as_uint(query_of(a, tile, pair)[d]) & 0x7fffffffu);
+    largest = combine_warp(largest, Largest{});
+    const int32_t exponent = clamp(int32_t(largest >> 23), 20, 254);  // so that both the scale and 1 / scale are normal
+    if (lane == 0) scratch.query_scales[pair] = __uint_as_float(uint32_t(exponent - 10) << 23);
+  }
+  __syncthreads();
+}
+
+template <class Fragments, class Args>
 __device__ void load_query(const Args& a, const Tile& tile, TileScratch& scratch) {
   const int32_t lane = int32_t(threadIdx.x) % kWarpLanes, g = lane / 4, t = lane % 4;
   const int32_t n_steps = n_query_steps(a.head_dim);
-  const int64_t stride = int64_t(a.n_heads + 2 * a.n_kv_heads) * a.head_dim;
+  if constexpr (Fragments::kScalesQueries) find_query_scales(a, tile, scratch);
   for (int32_t step = int32_t(threadIdx.x) / kWarpLanes; step < n_steps; step += kWarps) {
     const int32_t d = step / 2 * kKeyDims + 8 * t + 4 * (step % 2);
     Chunk high = {}, low = {};
@@ -44,10 +67,10 @@ __device__ void load_query(const Args& a, const Tile& tile, TileScratch& scratch
     for (int i = 0; i < 2; i++) {
       const int32_t pair = g + 8 * i;
       if (pair >= tile.n_rows * tile.n_heads || d >= a.head_dim) continue;
-      const float* q = as<float>(a.qkv) + (tile.first_row + pair / tile.n_heads) * stride +
-                       int64_t(tile.first_head + pair % tile.n_heads) * a.head_dim + d;
-      split_pair(q[0], q[1], high.words[i], low.words[i]);
-      split_pair(q[2], q[3], high.words[2 + i], low.words[2 + i]);
+      const float* q = query_of(a, tile, pair) + d;
+      const float scale = Fragments::kScalesQueries ? 1.f / scratch.query_scales[pair] : 1.f;
+      Fragments::split(q[0] * scale, q[1] * scale, high.words[i], low.words[i]);
+      Fragments::split(q[2] * scale, q[3] * scale, high.words[2 + i], low.words[2 + i]);
     }
     scratch.query[step][0][lane] = high;
     scratch.query[step][1][lane] = low;
@@ -65,10 +88,11 @@ __device__ __forceinline__ void find_pages(const Args& a, const Tile& tile, int3
   scratch.heads[i] = page ? head_in_page<Format>(page, tile.kv_head, a.head_dim) : nullptr;
 }
 
-__device__ __forceinline__ void multiply_add_split(float (&d)[4], const uint32_t (&high)[4], const uint32_t (&low)[4],
-                                                   const uint32_t (&b)[2]) {
-  multiply_add(d, high, b);
-  multiply_add(d, low, b);
+template <class Fragments>
+__device__ __forceinline__ void multiply_split(float (&d)[4], const uint32_t (&high)[4], const uint32_t (&low)[4],
+                                               const uint32_t (&b)[2]) {
+  Fragments::multiply(d, high, b);
+  Fragments::multiply(d, low, b);
 }
 
 template <class Fragments>
@@ -81,14 +105,16 @@ __device__ __forceinline__ void scores_of(Pieces<Fragments>& pieces, const TileS
     for (int part = 0; part < Fragments::kKeyParts; part++) {
       Chunk chunks[kPieceChunks];
       pieces.take(chunks);
-      uint32_t b[Fragments::kPartTiles][2][2];
+      uint32_t b[Fragments::kKeyTiles][Fragments::kKeySteps][2];
       Fragments::keys(chunks, b);
       HELIOS_UNROLL
-      for (int step = 0; step < 2; step++) {
-        const Chunk high = scratch.query[2 * group + step][0][lane], low = scratch.query[2 * group + step][1][lane];
+      for (int step = 0; step < Fragments::kKeySteps; step++) {
+        const int32_t of_query = 2 * group + part * Fragments::kKeySteps % 2 + step;
+        const Chunk high = scratch.query[of_query][0][lane], low = scratch.query[of_query][1][lane];
         HELIOS_UNROLL
-        for (int tile = 0; tile < Fragments::kPartTiles; tile++)
-          multiply_add_split(scores[part * Fragments::kPartTiles + tile], high.words, low.words, b[tile][step]);
+        for (int tile = 0; tile < Fragments::kKeyTiles; tile++)
+          multiply_split<Fragments>(scores[part * Fragments::kKeyTiles % kScoreTiles + tile], high.words, low.words,
+                                    b[tile][step]);
       }
     }
   }
@@ -105,9 +131,6 @@ struct WeightParts {
   uint32_t high[kSteps][4], low[kSteps][4];
 };
 
-__device__ __forceinline__ bool is_not_finite(uint32_t pair) {
-  return (pair & 0x7f80u) == 0x7f80u || (pair & 0x7f800000u) == 0x7f800000u;
-}
 // The product for each row alone, with the values past its position left out, as it is when the tile has no other row.
 template <class Fragments>
 __device__ __forceinline__ void multiply_rows(const Tile& tile, const int32_t* row_position, int32_t first_position, int step,
@@ -123,7 +146,7 @@ __device__ __forceinline__ void multiply_rows(const Tile& tile, const int32_t* r
       seen[i] = (Fragments::value_position(step, 2 * i, t) <= last ? b[i] & 0xffffu : 0) |
                 (Fragments::value_position(step, 2 * i + 1, t) <= last ? b[i] & 0xffff0000u : 0);
     float alone[4] = {values[0], values[1], values[2], values[3]};
-    multiply_add_split(alone, high, low, seen);
+    multiply_split<Fragments>(alone, high, low, seen);
     for (int i = 0; i < 4; i++)
       if ((g + i / 2 * 8) / tile.n_heads == row) mixed[i] = alone[i];
   }
@@ -144,11 +167,12 @@ __device__ __forceinline__ void values_of(Pieces<Fragments>& pieces, const Tile&
       uint32_t b[kValueTiles][2];
       Fragments::values(chunks, in_part, b);
       if constexpr (!Fragments::kHasScales) {
-        const int32_t last = first_position + (step + 1) * kPageTokens - 1;
+        const int32_t last = first_position + Fragments::value_position(step, 3, 3);
         if (tile.n_rows > 1 && last > tile.least_position) {
           bool is_odd = false;
           HELIOS_UNROLL
-          for (int i = 0; i < kValueTiles; i++) is_odd = is_odd || is_not_finite(b[i][0]) || is_not_finite(b[i][1]);
+          for (int i = 0; i < kValueTiles; i++)
+            is_odd = is_odd || Fragments::is_not_finite(b[i][0]) || Fragments::is_not_finite(b[i][1]);
           if (__ballot_sync(kAllLanes, is_odd)) {
             HELIOS_UNROLL
             for (int i = 0; i < kValueTiles; i++)
@@ -159,7 +183,8 @@ __device__ __forceinline__ void values_of(Pieces<Fragments>& pieces, const Tile&
         }
       }
       HELIOS_UNROLL
-      for (int i = 0; i < kValueTiles; i++) multiply_add_split(values[i], weights.high[step], weights.low[step], b[i]);
+      for (int i = 0; i < kValueTiles; i++)
+        multiply_split<Fragments>(values[i], weights.high[step], weights.low[step], b[i]);
     }
   }
 }
@@ -175,6 +200,7 @@ __device__ __forceinline__ void weigh(const WarpPages& pages, const int32_t (&la
   for (int i = 0; i < kScoreTiles * 4; i++) {
     float& score = scores[i / 4][i % 4];
     const int32_t position = Fragments::position(i / 4, i % 2, pages.t), row = i % 4 / 2;
+    if constexpr (Fragments::kScalesQueries) score *= scratch.query_scales[pages.g + 8 * row];
     if constexpr (Fragments::kHasScales) {
       const char* head = pages.heads[position / kPageTokens];
       if (head && position <= last[row]) score *= KvQ8::key_scale(head, pages.head_dim, position % kPageTokens);
@@ -213,7 +239,7 @@ __device__ __forceinline__ void weigh(const WarpPages& pages, const int32_t (&la
     float a[4][2];
     Fragments::weights(scores, step, a);
     HELIOS_UNROLL
-    for (int i = 0; i < 4; i++) split_pair(a[i][0], a[i][1], parts.high[step][i], parts.low[step][i]);
+    for (int i = 0; i < 4; i++) Fragments::split(a[i][0], a[i][1], parts.high[step][i], parts.low[step][i]);
   }
 }
 

@@ -1,5 +1,5 @@
 // The instructions that C++ has no words for, by inline PTX; ../simt/instructions.h has the same for the emulator.
-// A warp's matrices of bf16, two elements to a register, the first in its low half; with g = lane / 4, t = lane % 4:
+// A warp's matrices of bf16 or f16, two elements to a register, the first in its low half; with g = lane / 4, t = lane % 4:
 //   a 16 x 16: a[0] row g, columns 2t and 2t+1; a[1] row g+8; a[2] and a[3] the same 8 columns on.
 //   b 16 x 8:  b[0] rows 2t and 2t+1 of column g; b[1] 8 rows on.
 //   d 16 x 8:  d[0] and d[1] row g, columns 2t and 2t+1; d[2] and d[3] row g+8.
@@ -15,6 +15,12 @@ static __device__ __forceinline__ uint32_t shared_address(const void* p) {
 // d += a * b.
 static __device__ __forceinline__ void multiply_add(float (&d)[4], const uint32_t (&a)[4], const uint32_t (&b)[2]) {
   asm("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, "
+      "{%0, %1, %2, %3};\n"
+      : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
+      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
+}
+static __device__ __forceinline__ void multiply_add_f16(float (&d)[4], const uint32_t (&a)[4], const uint32_t (&b)[2]) {
+  asm("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, "
       "{%0, %1, %2, %3};\n"
       : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
       : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
@@ -47,10 +53,15 @@ static __device__ __forceinline__ void load_transposed(uint32_t (&m)[4], const v
                : "memory");
 }
 
-// Two floats rounded to bf16, to nearest even.
+// Two floats rounded to bf16, or to f16, to nearest even.
 static __device__ __forceinline__ uint32_t pack_bf16(float low, float high) {
   uint32_t pair;
   asm("cvt.rn.bf16x2.f32 %0, %1, %2;\n" : "=r"(pair) : "f"(high), "f"(low));
+  return pair;
+}
+static __device__ __forceinline__ uint32_t pack_f16(float low, float high) {
+  uint32_t pair;
+  asm("cvt.rn.f16x2.f32 %0, %1, %2;\n" : "=r"(pair) : "f"(high), "f"(low));
   return pair;
 }
 // The sums of two pairs of bf16 (as a * 1 + b: sm_80 has no other way).

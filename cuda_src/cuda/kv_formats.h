@@ -1,8 +1,8 @@
 // How keys and values stand in a page for one KV head (kernels.h): a struct for each format, whose write_keys and
 // write_values put one position there, all lanes of a warp together, from head_dim floats in shared memory. Stores are as
 // wide as the numbers of one position stand together: 16 bytes of bf16 and of the values of f16, 4 of the keys of q8, else
-// single elements. f16 is also read here, element by element; attention_fragments.h reads the others. A score over scaled
-// pages is the sum of query * key, times `key_scale`; an output the sum of weight * `value_scale` * value.
+// single elements. attention_fragments.h reads them. A score over scaled pages is the sum of query * key, times `key_scale`; an
+// output the sum of weight * `value_scale` * value.
 #pragma once
 #include "chunks.h"
 #include "formats.h"
@@ -14,12 +14,6 @@ constexpr int kChunk = 8;  // elements of 16 bits
 
 struct KvF16 {
   static constexpr int kElementBytes = 2, kScaleBytes = 0;
-  static __device__ __forceinline__ float key(const char* head, int32_t, int32_t d, int32_t offset) {
-    return __half2float(reinterpret_cast<const __half*>(head)[d * kPageTokens + offset]);
-  }
-  static __device__ __forceinline__ float value(const char* head, int32_t head_dim, int32_t d, int32_t offset) {
-    return __half2float(reinterpret_cast<const __half*>(head)[(kPageTokens + offset) * head_dim + d]);
-  }
   static __device__ void write_keys(char* head, int32_t head_dim, int32_t offset, const float* x) {
     HELIOS_NO_UNROLL
     for (int32_t d = int32_t(threadIdx.x) % kWarpLanes; d < head_dim; d += kWarpLanes)

@@ -49,27 +49,6 @@ namespace helios::simt {
 inline int either(int a, int b) { return a | b; }
 inline int both(int a, int b) { return a & b; }
 
-inline float half_to_float(uint16_t half) {
-  const uint32_t sign = uint32_t(half & 0x8000) << 16, magnitude = half & 0x7fff;
-  uint32_t bits = sign | ((magnitude << 13) + (112u << 23));
-  if (magnitude >= 0x7c00) bits = sign | 0x7f800000u | (magnitude & 0x3ff) << 13;
-  float value;
-  memcpy(&value, &bits, sizeof value);
-  if (magnitude < 0x400) value = (sign ? -1.f : 1.f) * float(magnitude) * 0x1p-24f;
-  return value;
-}
-inline uint16_t float_to_half(float value) {  // to nearest, even on a tie
-  uint32_t bits;
-  memcpy(&bits, &value, sizeof bits);
-  const uint16_t sign = uint16_t(bits >> 16 & 0x8000);
-  const uint32_t magnitude = bits & 0x7fffffffu;
-  if (magnitude > 0x7f800000u) return 0x7fff;  // NaN, as the device gives it
-  if (magnitude >= 0x477ff000u) return uint16_t(sign | 0x7c00);
-  if (magnitude < 0x38800000u) return uint16_t(sign | uint16_t(lrintf(fabsf(value) * 0x1p24f)));
-  const uint32_t rounded = magnitude + 0xfffu + (magnitude >> 13 & 1);
-  return uint16_t(sign | uint16_t((rounded - (112u << 23)) >> 13));
-}
-
 }  // namespace helios::simt
 
 struct __half {

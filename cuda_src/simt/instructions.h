@@ -1,7 +1,9 @@
-// What cuda/instructions.h has for a device, over the emulator: matrices of a warp, asynchronous copies, pairs of bf16.
+// What cuda/instructions.h has for a device, over the emulator: matrices of a warp, asynchronous copies, pairs of bf16 and f16.
 // The sum of a product is float, in ascending order: a device's own order is another. An address that a device would
 // refuse is a failure that names the kernel's file and line.
 #pragma once
+#include <math.h>
+
 #include "emulator.h"
 
 // Last parameters, by default the place of the call.
@@ -22,13 +24,32 @@ inline float bf16_to_float(uint32_t bits) {
   memcpy(&value, &bits, sizeof value);
   return value;
 }
-inline float low_half(uint32_t pair) { return bf16_to_float(pair & 0xffff); }
-inline float high_half(uint32_t pair) { return bf16_to_float(pair >> 16); }
 inline uint32_t float_to_bf16(float value) {  // to nearest, even on a tie
   uint32_t bits;
   memcpy(&bits, &value, sizeof bits);
   if ((bits & 0x7fffffffu) > 0x7f800000u) return 0x7fff;  // NaN, as the device gives it
   return (bits + 0x7fffu + (bits >> 16 & 1)) >> 16;
+}
+
+inline float half_to_float(uint32_t half) {
+  const uint32_t sign = (half & 0x8000) << 16, magnitude = half & 0x7fff;
+  uint32_t bits = sign | ((magnitude << 13) + (112u << 23));
+  if (magnitude >= 0x7c00) bits = sign | 0x7f800000u | (magnitude & 0x3ff) << 13;
+  float value;
+  memcpy(&value, &bits, sizeof value);
+  if (magnitude < 0x400) value = (sign ? -1.f : 1.f) * float(magnitude) * 0x1p-24f;
+  return value;
+}
+inline uint16_t float_to_half(float value) {  // to nearest, even on a tie
+  uint32_t bits;
+  memcpy(&bits, &value, sizeof bits);
+  const uint16_t sign = uint16_t(bits >> 16 & 0x8000);
+  const uint32_t magnitude = bits & 0x7fffffffu;
+  if (magnitude > 0x7f800000u) return 0x7fff;  // NaN, as the device gives it
+  if (magnitude >= 0x477ff000u) return uint16_t(sign | 0x7c00);
+  if (magnitude < 0x38800000u) return uint16_t(sign | uint16_t(lrintf(fabsf(value) * 0x1p24f)));
+  const uint32_t rounded = magnitude + 0xfffu + (magnitude >> 13 & 1);
+  return uint16_t(sign | uint16_t((rounded - (112u << 23)) >> 13));
 }
 
 struct Operands {
@@ -43,26 +64,29 @@ inline void add_product(Columns (&d)[16], const float (&a)[16][16], const Column
   for (int row = 0; row < 16; row++)
     for (int k = 0; k < 16; k++) d[row] += a[row][k] * b[k];
 }
-// The elements of a lane's registers.
-inline void spread(float (&a)[16][16], const uint32_t (&of_lane)[4], int lane) {
+// The elements of a lane's registers, which stand for floats.
+using Element = float (*)(uint32_t bits);
+template <Element kElement>
+void spread(float (&a)[16][16], const uint32_t (&of_lane)[4], int lane) {
   const int g = lane / 4, t = lane % 4;
   for (int i = 0; i < 4; i++) {
-    a[g + i % 2 * 8][2 * t + i / 2 * 8] = low_half(of_lane[i]);
-    a[g + i % 2 * 8][2 * t + i / 2 * 8 + 1] = high_half(of_lane[i]);
+    a[g + i % 2 * 8][2 * t + i / 2 * 8] = kElement(of_lane[i] & 0xffff);
+    a[g + i % 2 * 8][2 * t + i / 2 * 8 + 1] = kElement(of_lane[i] >> 16);
   }
 }
-inline void multiply_add(Warp& warp) {
+template <Element kElement>
+void multiply_add(Warp& warp) {
   float a[16][16];
   Columns b[16], d[16];
   for (int lane = 0; lane < kWarp; lane++) {
     Operands of_lane;
     memcpy(&of_lane, warp.in[lane], sizeof of_lane);
-    spread(a, of_lane.a, lane);
+    spread<kElement>(a, of_lane.a, lane);
     const int g = lane / 4, t = lane % 4;
     for (int i = 0; i < 4; i++) d[g + i / 2 * 8][2 * t + i % 2] = of_lane.d[i];
     for (int i = 0; i < 2; i++) {
-      b[2 * t + 8 * i][g] = low_half(of_lane.b[i]);
-      b[2 * t + 8 * i + 1][g] = high_half(of_lane.b[i]);
+      b[2 * t + 8 * i][g] = kElement(of_lane.b[i] & 0xffff);
+      b[2 * t + 8 * i + 1][g] = kElement(of_lane.b[i] >> 16);
     }
   }
   add_product(d, a, b);
@@ -102,11 +126,18 @@ Registers<kN> load_matrices(const void* row, bool is_transposed, const Site& sit
 
 namespace helios::cuda {
 
-inline void multiply_add(float (&d)[4], const uint32_t (&a)[4], const uint32_t (&b)[2],
-                         HELIOS_CALLER) {
+template <simt::Element kElement>
+void multiply_add_as(float (&d)[4], const uint32_t (&a)[4], const uint32_t (&b)[2], const char* file, int line) {
   const simt::Operands mine{{d[0], d[1], d[2], d[3]}, {a[0], a[1], a[2], a[3]}, {b[0], b[1]}};
-  const auto given = simt::warp_operation<simt::Accumulators>(0xffffffffu, mine, simt::Site{"mma.sync", file, line}, simt::multiply_add);
+  const auto given = simt::warp_operation<simt::Accumulators>(0xffffffffu, mine, simt::Site{"mma.sync", file, line},
+                                                              simt::multiply_add<kElement>);
   memcpy(d, given.d, sizeof d);
+}
+inline void multiply_add(float (&d)[4], const uint32_t (&a)[4], const uint32_t (&b)[2], HELIOS_CALLER) {
+  multiply_add_as<simt::bf16_to_float>(d, a, b, file, line);
+}
+inline void multiply_add_f16(float (&d)[4], const uint32_t (&a)[4], const uint32_t (&b)[2], HELIOS_CALLER) {
+  multiply_add_as<simt::half_to_float>(d, a, b, file, line);
 }
 
 template <int kN>
@@ -123,8 +154,10 @@ void load_transposed(uint32_t (&m)[kN], const void* row, HELIOS_CALLER) {
 }
 
 inline uint32_t pack_bf16(float low, float high) { return simt::float_to_bf16(low) | simt::float_to_bf16(high) << 16; }
+inline uint32_t pack_f16(float low, float high) { return simt::float_to_half(low) | uint32_t(simt::float_to_half(high)) << 16; }
 inline uint32_t add_bf16(uint32_t a, uint32_t b) {
-  return pack_bf16(simt::low_half(a) + simt::low_half(b), simt::high_half(a) + simt::high_half(b));
+  using simt::bf16_to_float;
+  return pack_bf16(bf16_to_float(a & 0xffff) + bf16_to_float(b & 0xffff), bf16_to_float(a >> 16) + bf16_to_float(b >> 16));
 }
 
 inline void copy_async_4(void* to, const void* from, bool is_there = true, HELIOS_CALLER) {

@@ -56,7 +56,7 @@ void multiply(const WarpProduct& product, const Site& site) {
   const Multiply& first = product.lanes[0];
   const size_t start = (first.b & 0x3fff) << 4, leading = (first.b >> 16 & 0x3fff) << 4, stride = (first.b >> 32 & 0x3fff) << 4;
   float a[16][16];
-  for (int lane = 0; lane < kWarp; lane++) spread(a, product.lanes[lane].a, lane);
+  for (int lane = 0; lane < kWarp; lane++) spread<bf16_to_float>(a, product.lanes[lane].a, lane);
   for (int tile = 0; tile < first.n / 8; tile++) {
     Columns b[16], d[16];
     for (int k8 = 0; k8 < 2; k8++)

@@ -30,7 +30,7 @@ def expected_attention(cache: Cache, q: np.ndarray, positions: np.ndarray, slots
 
 
 def tolerance(library: Library, kv: str) -> float:
-    """Sums in float; the matrix units of a GPU take queries and weights as two bf16 numbers each, 2^-17 of them off."""
+    """Sums in float; the matrix units of a GPU take queries and weights as two bf16 numbers each, 2^-17 of them off, or of f16."""
     return 2e-5 if library.is_cuda and kv != "f16" else 3e-6
 
 

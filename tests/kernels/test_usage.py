@@ -77,7 +77,6 @@ def geometry_of(identifier: str) -> Geometry:
     "source",
     [
         "attention",
-        "attention_f16",
         "distribution",
         "elementwise",
         "embed",

@@ -21,7 +21,7 @@ rope = partial(test_rope.test_rows_are_rotated_and_cached, is_interleaved=False,
 COPIED_AHEAD: list[tuple[str, Check]] = [  # asynchronously, which the emulator checks itself
     *(("weight", partial(linear, layout=layout, n_out=16, n_in=32)) for layout in BF16_ROWS),
     *(("x", partial(linear, layout=layout, n_out=16, n_in=32)) for layout in BF16_ROWS),
-    *(("kv", partial(attention, shape=(2, 1, 16), kv=kv)) for kv in FORMATS if kv != "f16"),
+    *(("kv", partial(attention, shape=(2, 1, 16), kv=kv)) for kv in FORMATS),
 ]
 OF_STRUCTS: list[tuple[str, Check]] = [
     *(

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 from tests.kernels.harness import load
+from tests.kernels.paged import FORMATS
 from tests.kernels.test_attention import expected_attention, random_case, run_split, run_whole
 from tests.simt.conduct import CONDUCTS, Conduct, conducted
 
-TILED = ("bf16", "q8")
 SHAPES = [  # query heads, KV heads, head dimension: groups of 1 to 8, of one tile and of more, dimensions that fill no tile
     (1, 1, 64),
     (4, 2, 80),
@@ -24,7 +24,7 @@ SHAPES = [  # query heads, KV heads, head dimension: groups of 1 to 8, of one ti
 LAST_POSITIONS = [0, 15, 16, 254, 255, 256, 257, 511]
 
 
-@pytest.mark.parametrize("kv", TILED)
+@pytest.mark.parametrize("kv", FORMATS)
 @pytest.mark.parametrize("shape", SHAPES)
 def test_any_group_of_heads_agrees_with_float64_in_both_forms(shape: tuple[int, int, int], kv: str) -> None:
     cache, q, positions, slots = random_case(*shape, LAST_POSITIONS, kv)
@@ -35,7 +35,7 @@ def test_any_group_of_heads_agrees_with_float64_in_both_forms(shape: tuple[int, 
     np.testing.assert_array_equal(split.view(np.uint32), whole.view(np.uint32))
 
 
-@pytest.mark.parametrize("kv", TILED)
+@pytest.mark.parametrize("kv", FORMATS)
 @pytest.mark.parametrize("conduct", CONDUCTS, ids=str)
 def test_a_prompt_in_chunks_has_the_bits_of_single_steps(conduct: Conduct, kv: str) -> None:
     """Tiles begin at other rows, hold fewer, or hold rows of two slots: nothing of it shows."""
@@ -51,17 +51,19 @@ def test_a_prompt_in_chunks_has_the_bits_of_single_steps(conduct: Conduct, kv: s
         np.testing.assert_array_equal(split.view(np.uint32), together[8:13].view(np.uint32))
 
 
+@pytest.mark.parametrize("kv", ["f16", "bf16"])
+@pytest.mark.parametrize("first", [0, 40])
 @pytest.mark.parametrize("bad", [np.nan, np.inf])
-def test_a_value_that_is_not_finite_is_seen_by_the_rows_from_it_on_alone(bad: float) -> None:
+def test_a_value_that_is_not_finite_is_seen_by_the_rows_from_it_on_alone(bad: float, first: int, kv: str) -> None:
     """0 times it is NaN: rows of the same tile at earlier positions must not meet it."""
-    cache, q, positions, _ = random_case(4, 2, 64, list(range(16)), "bf16")
+    cache, q, positions, _ = random_case(4, 2, 64, list(range(first, first + 16)), kv)
     slots = np.zeros(16, np.int32)
     library = load("simt")
     clean = run_whole(library, cache, q, positions, slots, 16)
-    keys, values = cache.read(0, 9)
+    keys, values = cache.read(0, first + 9)
     values = values.copy()
     values[1, 33] = bad
-    cache.write(0, 9, keys, values)
+    cache.write(0, first + 9, keys, values)
     with conducted(CONDUCTS[-1]):
         out = run_whole(library, cache, q, positions, slots, 16)
         np.testing.assert_array_equal(out[:9], clean[:9])
@@ -73,7 +75,7 @@ def test_a_value_that_is_not_finite_is_seen_by_the_rows_from_it_on_alone(bad: fl
             np.testing.assert_array_equal(alone, out[one])
 
 
-@pytest.mark.parametrize("kv", TILED)
+@pytest.mark.parametrize("kv", FORMATS)
 def test_a_bad_page_empties_the_segment_for_the_rows_that_see_it_alone(kv: str) -> None:
     cache, q, positions, _ = random_case(4, 2, 64, list(range(28, 36)), kv)
     slots = np.zeros(8, np.int32)
