@@ -21,7 +21,7 @@ from helios.errors import MissingFileError, SettingError
 VERSION = "0.1.0"
 ENVIRONMENT_PREFIX = "HELIOS_"
 _ZMQ_ENDPOINT = (
-    r"tcp://(\*|[\w.-]+|\[[0-9A-Fa-f:.]+\]):(\*|\d{1,5})|ipc://\S+",
+    r"tcp://(\*|[\w.-]+|\[[0-9A-Fa-f:.]+\]):(\*|\d{1,5})|ipc://[^\s\x00-\x1f\x7f]+",
     "tcp://ADDRESS:PORT or ipc://PATH; * is every address, or a free port",
 )
 _BOOLEANS: Mapping[object, bool] = {True: True, "true": True, False: False, "false": False}

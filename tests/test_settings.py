@@ -124,6 +124,7 @@ def test_what_is_true_or_false_can_be_said_in_all_places(tmp_path: Path, monkeyp
         (r'host = "unix:a\nb"', "it must be an address, or unix:PATH"),
         (r'host = "unix:a\u0000b"', "it must be an address, or unix:PATH"),
         (r'tls_cert = "a\u0000b"', "it must be text"),
+        (r'kv_events = "ipc://a\u0000b"', "it must be tcp://ADDRESS:PORT or ipc://PATH"),
         ("prot = 1", "unknown key 'prot'"),
         ("port = ", "is not TOML"),
     ],
