@@ -10,6 +10,7 @@ from typing import Any
 import grpc
 import pytest
 
+from helios.owner import Owner
 from helios.server.grpc.address import take_address
 from helios.server.grpc.schema import control_pb2, inference_pb2
 from helios.server.kv_events.sockets import KvEventSockets
@@ -124,7 +125,7 @@ def finish_of(responses: list[GenerateResponse], index: int = 0) -> inference_pb
 
 
 @dataclass
-class RunningGrpc:
+class RunningGrpc(Owner):
     """A server under test."""
 
     engine: Any
@@ -149,6 +150,12 @@ class RunningGrpc:
             self.target,
             tuple((name.replace("_", "-"), value) for name, value in metadata.items()),
         )
+
+    def close(self) -> None:
+        """Hang up for all clients, then stop."""
+        for channel in self.channels:
+            channel.close()
+        self.stop()
 
 
 def run_grpc(engine: Any, settings: Settings, kv_sockets: KvEventSockets | None = None) -> RunningGrpc:
@@ -182,9 +189,7 @@ def start() -> Iterator[Callable[..., RunningGrpc]]:
 
     yield start_one
     for server in running:
-        for channel in server.channels:
-            channel.close()
-        server.stop()
+        server.close()
 
 
 @pytest.fixture

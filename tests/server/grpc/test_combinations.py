@@ -39,14 +39,8 @@ FORMS: list[dict[str, Any]] = [
 def served(default_core: Path) -> Iterator[RunningGrpc]:
     """Its cache is so small that requests take pages and slots from one another."""
     settings = Settings(port=0, grpc_port=0, context=CONTEXT, cache_gb=0.01, max_active=4, drain_timeout=0.2)
-    with Engine.start(default_core, settings) as engine:
-        server = run_grpc(engine, settings)
-        try:
-            yield server
-        finally:
-            for channel in server.channels:
-                channel.close()
-            server.stop()
+    with Engine.start(default_core, settings) as engine, run_grpc(engine, settings) as server:
+        yield server
 
 
 def drawn(random: Random, engine: Engine) -> GenerateRequest:

@@ -36,14 +36,8 @@ SEEDED: dict[str, Any] = {"temperature": 0.75, "top_p": 0.875, "top_k": 40, "see
 @pytest.fixture(scope="module")
 def served(default_core: Path) -> Iterator[RunningGrpc]:
     settings = Settings(port=0, grpc_port=0, context=512, cache_gb=0.1, drain_timeout=0.2)
-    with Engine.start(default_core, settings) as engine:
-        server = run_grpc(engine, settings)
-        try:
-            yield server
-        finally:
-            for channel in server.channels:
-                channel.close()
-            server.stop()
+    with Engine.start(default_core, settings) as engine, run_grpc(engine, settings) as server:
+        yield server
 
 
 @pytest.fixture
