@@ -12,6 +12,8 @@ from typing import Self
 class Owner(ABC):
     """Something that holds what must be given back. `with` closes it, whether the block ends or fails."""
 
+    __slots__ = ()
+
     @abstractmethod
     def close(self) -> None:
         """Give back all that is held. Nothing else of it may be used afterwards."""

@@ -10,7 +10,7 @@ import argparse
 import asyncio
 import logging
 import os
-from contextlib import AbstractContextManager, closing, nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING
 
 from helios.cli.logs import logging_to
@@ -53,7 +53,7 @@ def run(arguments: argparse.Namespace) -> int:
         open_kv_events(settings) or nullcontext() as kv_sockets,
     ):
         access = read_access(settings)
-        with closing(InChild()) as ed25519:
+        with InChild() as ed25519:
             core = core_path(arguments.model, settings, ed25519)
             # A quarter of a second, where a wrong model is told before.
             from helios.server.server import serve_until_signal

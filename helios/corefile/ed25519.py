@@ -13,6 +13,7 @@ import sys
 from typing import IO, NoReturn, Protocol
 
 from helios.errors import InternalError
+from helios.owner import Owner
 
 # What a child runs. Its modules are the parent's, wherever that found them.
 _PROGRAM = """import sys
@@ -59,7 +60,7 @@ class InProcess:
 IN_PROCESS = InProcess()
 
 
-class InChild:
+class InChild(Owner):
     """Asks a child process, which `close` ends."""
 
     def __init__(self) -> None:

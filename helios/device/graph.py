@@ -32,7 +32,7 @@ from helios.owner import Owner
 DEFAULT_DYNAMIC_SHARED_BYTES = 48 << 10  # beyond it a kernel has to be told
 
 
-class GraphExec:
+class GraphExec(Owner):
     """An executable graph."""
 
     __slots__ = ("_cudart", "_handle", "_launch", "is_open", "n_nodes")

@@ -241,7 +241,7 @@ def _tuning_graphs(
     """The tuning programs, checked as every other one, for as long as they are needed."""
     with contextlib.ExitStack() as tuning:
         yield {
-            program.name: tuning.enter_context(contextlib.closing(instantiate(device, program, bound, n_pages)))
+            program.name: tuning.enter_context(instantiate(device, program, bound, n_pages))
             for program in manifest.tuning_programs
         }
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
-from contextlib import closing
 from typing import Any
 
 import pytest
@@ -24,7 +23,7 @@ def ed25519(request: pytest.FixtureRequest) -> Iterator[Ed25519]:
     if request.param == "in process":
         yield IN_PROCESS
         return
-    with closing(InChild()) as child:
+    with InChild() as child:
         yield child
 
 
@@ -53,7 +52,7 @@ def test_what_is_no_key_has_none(ed25519: Ed25519, content: bytes) -> None:
 def test_a_child_that_has_gone_is_said_to_have(monkeypatch: pytest.MonkeyPatch) -> None:
     """RT-4: no answer is no."""
     monkeypatch.setattr(sys, "executable", "/bin/false")
-    with closing(InChild()) as child:
+    with InChild() as child:
         for _ in range(2):
             with pytest.raises(InternalError, match="ended with status 1"):
                 child.is_valid(public_bytes(KEY), KEY.sign(MESSAGE), MESSAGE)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import ctypes
 import os
 import re
@@ -370,7 +369,7 @@ def test_the_cache_takes_the_memory_of_a_gpu_that_is_free_beside_the_model(scrip
     left_nbytes = int(1.5 * n_least * contract.page_nbytes)
     free_nbytes = left_nbytes + sum(buffer.nbytes for buffer in contract.buffers)
     script(free_nbytes=free_nbytes + CUDA_RESERVE_BYTES)
-    with contextlib.closing(Engine.start(core_path, settings)) as engine:
+    with Engine.start(core_path, settings) as engine:
         assert engine.capacities.shape.n_pages == int(left_nbytes * GPU_MEMORY_SHARE) // contract.page_nbytes
     with pytest.raises(OutOfMemoryError):
         choose_capacities(contract, limits, settings, free_nbytes, is_host=True)
